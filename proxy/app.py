@@ -1,0 +1,106 @@
+"""The wiring: a loaded configuration becomes a running proxy."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from proxy.config.load import Loaded
+from proxy.core.masking import Masker
+from proxy.core.scope import ScopeId, disconnected
+from proxy.face.http import http_app
+from proxy.face.identity import Identity
+from proxy.face.lifetimes import Lifetimes
+from proxy.face.notices import Notices
+from proxy.face.server import ProxyServer
+from proxy.face.sessions import Sessions
+from proxy.gateway.announcing import Announcer
+from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.gate import Gate
+from proxy.gateway.listing import Listing
+from proxy.gateway.skills import Skills
+from proxy.store.memory import MemoryStore
+from proxy.upstream.pool import Pool
+
+
+@dataclass(frozen=True)
+class Running:
+    """A proxy that runs: its server, and what the HTTP face needs besides."""
+
+    loaded: Loaded
+    server: ProxyServer
+    pool: Pool
+    gate: Gate
+    identity: Identity
+    notices: Notices
+    lifetimes: Lifetimes
+    tasks: anyio.abc.TaskGroup
+
+    def http(self, host: str) -> Starlette:
+        """The ASGI app, for an address that is bound to `host`."""
+        return http_app(self.server, self._manage, self.loaded.settings, host, self.health)
+
+    def health(self) -> dict[str, Any]:
+        """How the servers stand that some skill needs: `ok`, or `degraded` when one of them has failed."""
+        servers = {key: self.pool.status(key) for key in self.loaded.catalogue.servers if self._needs(key)}
+        degraded = any(status.state == "failed" for status in servers.values())
+        return {
+            "status": "degraded" if degraded else "ok",
+            "servers": {
+                key: {"state": status.state} | ({"reason": status.reason} if status.reason else {})
+                for key, status in servers.items()
+            },
+        }
+
+    def _needs(self, key: str) -> bool:
+        return key in self.loaded.catalogue.needed
+
+    def _manage(self, app: ASGIApp) -> Sessions:
+        sessions = Sessions(app, self.identity, self.loaded.settings.scope_idle, time.monotonic, self._session_ended)
+        self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
+        return sessions
+
+    async def _session_ended(self, scope: ScopeId, session_id: str) -> None:
+        self.notices.part(scope, session_id)
+        if scope.kind == "session":
+            await self.lifetimes.end(scope)
+        elif await self.gate.store.get(scope) is not None:
+            await self.gate.change(scope, lambda state: disconnected(state, session_id))
+
+
+@asynccontextmanager
+async def running(loaded: Loaded, own: ScopeId) -> AsyncGenerator[Running]:
+    """A proxy by `loaded`; `own` is the scope of a client on stdio. On leaving, all servers end within 5 s."""
+    settings, catalogue = loaded.settings, loaded.catalogue
+    store = MemoryStore(settings.max_scopes)
+    async with anyio.create_task_group() as tasks:
+        notices = Notices(tasks)
+        pool = Pool(loaded.servers, loaded.unstartable, Masker(loaded.secrets))
+        gate = Gate(catalogue, pool, store)
+        listing = Listing(gate, settings)
+        forwarding = Forwarding(gate, settings)
+        announcer = Announcer(gate, notices, settings, tasks)
+        skills = Skills(gate, listing, forwarding, announcer, settings)
+        identity = Identity(own)
+        lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, notices.reaches)
+        server = ProxyServer(
+            identity=identity,
+            gate=gate,
+            listing=listing,
+            forwarding=forwarding,
+            skills=skills,
+            notices=notices,
+            lifetimes=lifetimes,
+        )
+        tasks.start_soon(announcer.run)
+        async with pool.running():
+            at_once = catalogue.servers_of(skill.id for skill in catalogue.skills if skill.active or skill.pinned)
+            eager = [key for key, spec in loaded.servers.items() if spec.eager and key in catalogue.needed]
+            pool.need(dict.fromkeys([*at_once, *eager]))
+            yield Running(loaded, server, pool, gate, identity, notices, lifetimes, tasks)
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,87 @@
+"""`serve`: run the proxy until the client is gone or a signal comes."""
+
+import argparse
+import signal
+import sys
+from functools import partial
+from socket import socket
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from proxy import logs
+from proxy.app import Running, running
+from proxy.config.load import Loaded
+from proxy.core.masking import Masker
+from proxy.core.scope import ScopeId
+from proxy.face.http import CannotListen, listen, serve_http
+from proxy.face.stdio import serve_stdio
+
+log = structlog.stdlib.get_logger("proxy")
+
+
+def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
+    """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input."""
+    logs.configure(arguments.log_level or loaded.settings.log_level, Masker(loaded.secrets))
+    for note in loaded.notes:
+        log.warning("config.note", note=note)
+    if not loaded.catalogue.skills:
+        log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
+    bound: socket | None = None
+    if arguments.transport == "http":
+        try:
+            bound = listen(arguments.host, arguments.port, loaded.settings)
+        except CannotListen as problem:
+            print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
+            return 2
+    own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
+    anyio.run(partial(_serve, loaded, own, bound, arguments.host))
+    return 0
+
+
+async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_stop_on_signal, tasks.cancel_scope)
+        async with running(loaded, own) as proxy:
+            if bound is None:
+                await serve_stdio(proxy.server)
+            else:
+                await serve_http(proxy.http(host), bound, partial(_tell, proxy, bound))
+        tasks.cancel_scope.cancel()
+
+
+async def _stop_on_signal(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
+    if sys.platform == "win32":
+        task_status.started()
+        return
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            log.info("proxy.stopping", signal=number.name)
+            scope.cancel()
+
+
+def _tell(proxy: Running, bound: socket) -> None:
+    """Say on stderr where the proxy is, what it offers, and how to point a client at it."""
+    host, port = bound.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+    skills = proxy.loaded.catalogue.skills
+    log.info("proxy.ready", url=url, skills=[skill.id for skill in skills])
+    lines = [
+        "",
+        f"mcp-skill-proxy serves {proxy.loaded.path} at {url}",
+        "",
+        "Skills:",
+        *(
+            f"  {skill.id:20} {skill.desc or skill.name}{' (active at once)' if skill.active else ''}"
+            for skill in skills
+        ),
+        "",
+        "Point a client at it:",
+        f"  Claude Code   claude mcp add --transport http skills {url}",
+        f'  others        {{"mcpServers": {{"skills": {{"type": "http", "url": "{url}"}}}}}}',
+        f"  a name of its own for each agent: {url}/NAME",
+        "",
+    ]
+    print("\n".join(lines), file=sys.stderr, flush=True)

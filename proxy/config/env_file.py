@@ -1,0 +1,30 @@
+"""Reading an `env_file` in dotenv form; nothing in it is expanded."""
+
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+
+class UnreadableEnvFile(Exception):
+    """An env_file that cannot be read; its text is the reason."""
+
+
+def read_env_file(path: Path) -> Mapping[str, str]:
+    """The variables of a dotenv file; a name without `=` has no value and is left out.
+
+    Raises `UnreadableEnvFile`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableEnvFile(f"{path} is not UTF-8 text") from None
+    except FileNotFoundError:
+        raise UnreadableEnvFile(f"{path} does not exist") from None
+    except OSError as error:
+        raise UnreadableEnvFile(f"{path} cannot be read: {error.strerror or error}") from None
+    if "\0" in text:
+        raise UnreadableEnvFile(f"{path} is not a text file")
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,206 @@
+"""Loads a configuration file: refused whole with every problem, or turned into what the proxy works by."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
+from proxy.config.document import Document, parse
+from proxy.config.env_file import UnreadableEnvFile, read_env_file
+from proxy.config.expand import complaints, expand
+from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry
+from proxy.config.places import located
+from proxy.config.problems import Findings, Place, Problem, Refused
+from proxy.config.resolve import Resolved, Surroundings, resolve
+from proxy.config.validation import Parts, validated, without_client_keys, without_nulls
+from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.masking import Masker
+from proxy.core.names import Naming
+from proxy.core.server import Server
+from proxy.core.settings import Settings
+
+__all__ = ["Loaded", "Problem", "Refused", "load"]
+
+_TOKEN = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a configuration file says.
+
+    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills. `servers`: key -> those
+    that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`: values to
+    mask. `notes`: `file:line: path: what`, by line.
+    """
+
+    path: Path
+    catalogue: Catalogue
+    servers: Mapping[str, Server]
+    unstartable: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Settings = field(default_factory=Settings)
+    secrets: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def load(path: Path, environ: Mapping[str, str]) -> Loaded:
+    """The configuration at `path`, with variables taken from `environ` (names to values).
+
+    Raises `Refused`, with every problem, also when the file cannot be read.
+    """
+    document = _read(path)
+    findings = Findings(document.file, document.line, document.problems)
+    data = without_client_keys(document.data, findings)
+    check_shapes(data, findings)
+    check_references(data, findings)
+    data = without_nulls(data, findings)
+    parts = validated(data, findings)
+    check_prefixes(parts.servers_key, parts.servers, parts.proxy.name_limit, findings)
+
+    folder = path.absolute().parent
+    around = Surroundings(folder, environ, _variables(parts.env_file, ("env_file",), folder, environ, findings))
+    own = _own_variables(parts, around, findings)
+    tokens, token_values = _tokens(parts.proxy, around, findings)
+    if findings.problems:
+        raise Refused(findings.problems)
+
+    check_usefulness(parts.servers_key, data, parts.servers, findings)
+    enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
+    resolved = {key: resolve(key, entry, around, own.get(key, {})) for key, entry in enabled.items()}
+    secrets = frozenset({*token_values, *filter(None, around.env_file.values())}).union(
+        *(each.secrets for each in resolved.values())
+    )
+    catalogue = _catalogue(parts, enabled)
+    if document.empty:
+        findings.note((), "the file is empty: no servers and no skills")
+    if not catalogue.skills:
+        findings.note((), "no enabled skill: nothing is offered")
+    return Loaded(
+        path=path.absolute(),
+        catalogue=catalogue,
+        servers={key: each.server for key, each in resolved.items() if each.server is not None},
+        unstartable=_reasons(resolved, Masker(secrets)),
+        settings=_settings(parts.proxy, tokens),
+        secrets=secrets,
+        notes=findings.notes,
+    )
+
+
+def _read(path: Path) -> Document:
+    file = str(path)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        what = "the file does not exist"
+    except IsADirectoryError:
+        what = "is a folder, not a file"
+    except PermissionError:
+        what = "is a folder, not a file" if path.is_dir() else "the file may not be read: permission denied"
+    except (OSError, ValueError) as error:
+        what = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
+    else:
+        return parse(content, file)
+    raise Refused([Problem(file, 1, "", what)])
+
+
+def _variables(
+    written: str | None, place: Place, folder: Path, environ: Mapping[str, str], findings: Findings
+) -> Mapping[str, str]:
+    if written is None:
+        return {}
+    if not written:
+        findings.problem(place, "is empty: write the path of a dotenv file, or leave it out")
+        return {}
+    try:
+        return read_env_file(located(written, folder, environ))
+    except UnreadableEnvFile as reason:
+        findings.problem(place, str(reason))
+        return {}
+
+
+def _own_variables(parts: Parts, around: Surroundings, findings: Findings) -> Mapping[str, Mapping[str, str]]:
+    return {
+        key: _variables(
+            entry.dotenv,
+            (parts.servers_key, key, "env_file" if entry.env_file is not None else "envFile"),
+            around.folder,
+            around.environ,
+            findings,
+        )
+        for key, entry in parts.servers.items()
+        if entry.on
+    }
+
+
+def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tuple[Mapping[str, str], Iterable[str]]:
+    """The token of every principal, and all values that must be masked for them."""
+    tokens: dict[str, str] = {}
+    values: list[str] = []
+    for principal, written in proxy.tokens.items():
+        place: Place = ("proxy", "tokens", principal)
+        expanded = expand(written, around.variables({}))
+        faults = [*complaints(written), *(f"variable {name} is not set" for name in expanded.missing)]
+        if not principal.strip():
+            faults.append("a token needs a name that is not empty")
+        if not faults and not _TOKEN.fullmatch(expanded.text):
+            faults.append("a token is not empty and holds printable ASCII characters without spaces")
+        if not faults and expanded.text in tokens.values():
+            faults.append("another name has the same token: each needs its own")
+        for fault in faults:
+            findings.problem(place, fault)
+        tokens[principal] = expanded.text
+        values += [expanded.text, *filter(None, expanded.values)]
+    return tokens, values
+
+
+def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry]) -> Catalogue:
+    return Catalogue(
+        servers=tuple(enabled),
+        naming=Naming(
+            prefixes={key: key if entry.prefix is None else entry.prefix for key, entry in enabled.items()},
+            limit=parts.proxy.name_limit,
+        ),
+        skills=tuple(_skill(id_, entry, enabled) for id_, entry in parts.skills.items() if entry.enabled),
+        denied={server: Allow.of(tools) for server, tools in parts.denied.items() if server in enabled},
+    )
+
+
+def _skill(id_: str, entry: SkillEntry, enabled: Mapping[str, ServerEntry]) -> Skill:
+    def granted(lists: Mapping[str, tuple[str, ...]]) -> Mapping[str, Allow]:
+        return {
+            server: Allow.of(entries) if entries else EVERYTHING
+            for server, entries in lists.items()
+            if server in enabled
+        }
+
+    return Skill(
+        id=id_,
+        name=id_ if entry.name is None else entry.name,
+        desc=entry.desc,
+        usage=entry.usage,
+        active=entry.active,
+        pinned=entry.pinned,
+        tools=granted(entry.tool_list),
+        resources=granted(entry.resource_list),
+        prompts=granted(entry.prompt_list),
+    )
+
+
+def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
+    return Settings(
+        list_wait=proxy.list_wait,
+        activation_wait=proxy.activation_wait,
+        call_route=proxy.call_route,
+        call_route_clients=proxy.call_route_clients,
+        modern_listing=proxy.modern_listing,
+        max_scopes=proxy.max_scopes,
+        scope_idle=proxy.scope_idle,
+        tokens=tokens,
+        allowed_hosts=proxy.allowed_hosts,
+        allowed_origins=proxy.allowed_origins,
+        log_level=proxy.log_level,
+    )
+
+
+def _reasons(resolved: Mapping[str, Resolved], masker: Masker) -> Mapping[str, str]:
+    return {key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None}

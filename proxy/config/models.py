@@ -1,0 +1,302 @@
+"""The shape of the configuration file: what each part may hold (design section 7); times in seconds.
+
+The models take what `document` gives: text, lists and mappings. Descriptions are what editors show on hover.
+"""
+
+import re
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from proxy.config.problems import Place
+from proxy.core.names import Naming
+from proxy.core.server import Era, StdioServer
+from proxy.core.settings import Settings
+
+SERVERS = ("servers", "mcpServers", "mcp_servers")
+"""The keys that servers may stand under."""
+SKILLS = "skill_configs"
+DENIED = "black_tool_actions"
+ALLOWLISTS = ("tool_list", "resource_list", "prompt_list")
+
+CLIENT_FILTERS = frozenset(
+    {
+        *("allowedTools", "disabledTools", "disabled_tools", "enabledTools", "enabled_tools"),
+        *("excludeTools", "excludedTools", "includeTools", "includedTools", "tools"),
+    }
+)
+"""Keys by which clients choose tools; here skills do."""
+CLIENT_KEYS = CLIENT_FILTERS | {
+    *("alwaysAllow", "alwaysLoad", "autoApprove", "autoStart", "bundled", "chatMenu", "default_tools_approval_mode"),
+    *("description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id", "isActive", "logo", "metadata"),
+    *("name", "note", "notes", "oauth", "provider", "required", "sandbox", "sandboxEnabled", "scopes", "source"),
+    *("startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls", "tags", "title"),
+    *("tool_timeout_sec", "trust", "version"),
+}
+"""Keys of a server's entry that only clients understand: accepted, named as unused."""
+
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_COUNT = re.compile(r"[0-9]{1,12}")
+_NAME_LIMITS = (16, 128)
+
+
+def _flag(value: object) -> object:
+    if isinstance(value, str) and value.lower() in _FLAGS:
+        return _FLAGS[value.lower()]
+    raise PydanticCustomError("flag", "must be true or false")
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and _NUMBER.fullmatch(value) and 0 < (number := float(value)) < float("inf"):
+        return number
+    raise PydanticCustomError("seconds", "must be a number of seconds greater than 0, such as 30")
+
+
+def _count(value: object) -> object:
+    if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) > 0:
+        return int(value)
+    raise PydanticCustomError("count", "must be a whole number greater than 0")
+
+
+def _within_name_limits(value: int) -> int:
+    low, high = _NAME_LIMITS
+    if low <= value <= high:
+        return value
+    raise PydanticCustomError("name_limit", "must be between 16 and 128")
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _a_name(value: str) -> str:
+    if value:
+        return value
+    raise PydanticCustomError("name", 'is empty text and no name: take it out ([] or "*" stands for all)')
+
+
+def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
+    if value:
+        return value
+    raise PydanticCustomError(
+        "denied", 'an empty list is unclear: write "*" to deny all tools, or leave the server out'
+    )
+
+
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+"""What an editor takes for text here: it reads `8080` and `on` as what they look like; the proxy reads text."""
+
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
+Seconds: TypeAlias = Annotated[
+    float, BeforeValidator(_seconds), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
+]
+Count: TypeAlias = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+NameLimit: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_count),
+    AfterValidator(_within_name_limits),
+    WithJsonSchema({"type": "integer", "minimum": _NAME_LIMITS[0], "maximum": _NAME_LIMITS[1]}),
+]
+Scalar: TypeAlias = Annotated[str, WithJsonSchema(_SCALAR_SCHEMA)]
+Name: TypeAlias = Annotated[str, AfterValidator(_a_name), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
+Allowlist: TypeAlias = Annotated[
+    tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
+]
+"""`[]` or `"*"`: everything; names and shell-style patterns; a bare string is a list of one."""
+Denylist: TypeAlias = Annotated[
+    tuple[Name, ...],
+    AfterValidator(_not_empty),
+    BeforeValidator(
+        _listed, json_schema_input_type=Annotated[Name | Annotated[tuple[Name, ...], Field(min_length=1)], Field()]
+    ),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerEntry(_Part):
+    """An MCP server: a program to start (command) or one elsewhere (url). Entries of clients work as pasted."""
+
+    type: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = Field(
+        default=None,
+        description="How it is reached. Default: stdio where there is a command, http where there is a url.",
+    )
+    command: str | None = Field(
+        default=None,
+        description="The program to start. A bare name is looked for beside the proxy's interpreter, then on PATH; "
+        "relative paths start at this file; ~ works. ${VAR} and ${VAR:-default} are replaced.",
+    )
+    args: tuple[Scalar, ...] = Field(default=(), description="Arguments of the program. ${VAR} is replaced.")
+    env: dict[str, Scalar] = Field(
+        default_factory=dict[str, str],
+        description="Variables for the program; values are text as written. ${VAR} is replaced.",
+    )
+    cwd: str | None = Field(
+        default=None, description="The program's working directory, relative to this file. ${VAR} is replaced."
+    )
+    env_file: str | None = Field(
+        default=None,
+        description="A dotenv file, relative to this file: for ${VAR} in this entry, and given to the program.",
+    )
+    env_file_camel: str | None = Field(default=None, alias="envFile", description="The same as env_file.")
+    inherit_env: tuple[Name, ...] = Field(
+        default=(),
+        description="More variables (names or patterns such as AWS_*) that the program inherits. It always gets HOME, "
+        "PATH and the like, the locale, proxy settings and certificate paths.",
+    )
+    url: str | None = Field(default=None, description="The server's http or https URL. ${VAR} is replaced.")
+    http_url: str | None = Field(default=None, alias="httpUrl", description="The same as url.")
+    server_url: str | None = Field(default=None, alias="serverUrl", description="The same as url.")
+    headers: dict[str, Scalar] = Field(
+        default_factory=dict[str, str], description="HTTP headers for every request. ${VAR} is replaced."
+    )
+    timeout: Seconds = Field(
+        default=StdioServer.timeout, description="Seconds that a call may go without a result or progress."
+    )
+    start_timeout: Seconds = Field(
+        default=StdioServer.start_timeout, description="Seconds from starting the server to its first list of tools."
+    )
+    start: Literal["lazy", "eager"] = Field(
+        default="lazy", description="lazy: started when a skill first needs it; eager: when the proxy starts."
+    )
+    era: Era = Field(
+        default="auto",
+        description="Protocol era: handshake (up to 2025-11-25), modern (2026-07-28), or auto to find out.",
+    )
+    prefix: Scalar | None = Field(
+        default=None,
+        description='What the names of its tools begin with, before __; "" for none. Default: the server\'s key.',
+    )
+    disabled: Flag = Field(default=False, description="true: not started, and skills go without it.")
+    enabled: Flag = Field(default=True, description="false: the same as disabled: true.")
+
+    @property
+    def on(self) -> bool:
+        """Whether the server is to be used at all."""
+        return self.enabled and not self.disabled
+
+    @property
+    def address(self) -> str | None:
+        """The URL under whichever key it stands."""
+        return next((url for url in (self.url, self.http_url, self.server_url) if url is not None), None)
+
+    @property
+    def dotenv(self) -> str | None:
+        """The path of its env_file under whichever key it stands."""
+        return self.env_file if self.env_file is not None else self.env_file_camel
+
+
+class SkillEntry(_Part):
+    """A skill: texts for the model, and the tools it grants while it is active."""
+
+    name: Scalar | None = Field(default=None, description="Name for people and models. Default: the skill's id.")
+    desc: Scalar = Field(default="", description="One line by which the model chooses the skill.")
+    usage: str = Field(default="", description="The guide that the model gets when it activates the skill.")
+    active: Flag = Field(default=False, description="true: active from the start; the model may offload it.")
+    pinned: Flag = Field(default=False, description="true: active from the start, and cannot be offloaded.")
+    enabled: Flag = Field(default=True, description="false: the skill does not exist.")
+    tool_list: dict[str, Allowlist] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description='By server, the tools it grants: [] or "*" for all, or names and patterns such as get_*.',
+    )
+    resource_list: dict[str, Allowlist] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="By server, resources to show (URIs or patterns) beyond those that come with all its tools.",
+    )
+    prompt_list: dict[str, Allowlist] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="By server, prompts to show (names or patterns) beyond those that come with all its tools.",
+    )
+
+
+class ProxyBlock(_Part):
+    """Settings of the proxy itself."""
+
+    list_wait: Seconds = Field(
+        default=Settings.list_wait, description="Seconds that a list waits for servers that are starting."
+    )
+    activation_wait: Seconds = Field(
+        default=Settings.activation_wait, description="Seconds that an activation waits for its servers."
+    )
+    call_route: Literal["auto", "on", "off"] = Field(
+        default=Settings.call_route,
+        description="Whether SKILL_CALL is shown: auto shows it to clients that do not re-read their list of tools.",
+    )
+    call_route_clients: tuple[Name, ...] = Field(
+        default=Settings.call_route_clients,
+        description="What clients that need SKILL_CALL call themselves (clientInfo.name), by prefix.",
+    )
+    modern_listing: Literal["live", "stable"] = Field(
+        default=Settings.modern_listing,
+        description="Lists of protocol 2026-07-28: live follow the active skills; stable never change.",
+    )
+    max_scopes: Count = Field(default=Settings.max_scopes, description="How many clients' states are kept at most.")
+    scope_idle: Seconds = Field(
+        default=Settings.scope_idle, description="Seconds that the state of a client lives without a request."
+    )
+    name_limit: NameLimit = Field(default=Naming.limit, description="The longest name of a tool, in characters.")
+    tokens: dict[str, Scalar] = Field(
+        default_factory=dict[str, str],
+        description="By user, the bearer token that HTTP clients send. Write ${VAR}, not the token itself.",
+    )
+    allowed_hosts: tuple[Name, ...] = Field(
+        default=Settings.allowed_hosts, description="Values of the Host header that HTTP accepts beyond loopback."
+    )
+    allowed_origins: tuple[Name, ...] = Field(
+        default=Settings.allowed_origins, description="Values of the Origin header that HTTP accepts beyond loopback."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default=Settings.log_level, description="The least important messages that are logged, to stderr."
+    )
+
+
+Servers: TypeAlias = dict[str, ServerEntry]
+
+
+class File(_Part):
+    """The configuration of mcp-skill-proxy."""
+
+    schema_: str | None = Field(default=None, alias="$schema", description="Where editors find this schema.")
+    servers: Servers = Field(
+        default_factory=dict[str, ServerEntry], description="The MCP servers behind the proxy, by a key of your choice."
+    )
+    servers_camel: Servers = Field(
+        default_factory=dict[str, ServerEntry], alias="mcpServers", description="The same as servers."
+    )
+    servers_snake: Servers = Field(
+        default_factory=dict[str, ServerEntry], alias="mcp_servers", description="The same as servers."
+    )
+    skill_configs: dict[str, SkillEntry] = Field(
+        default_factory=dict[str, SkillEntry], description="The skills, by id."
+    )
+    black_tool_actions: dict[str, Denylist] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description='By server, tools (names, patterns, or "*") that no skill grants, whatever its lists say.',
+    )
+    env_file: str | None = Field(
+        default=None, description="A dotenv file, relative to this file: for ${VAR} where the environment has none."
+    )
+    proxy: ProxyBlock = Field(default_factory=ProxyBlock, description="Settings of the proxy itself.")
+
+
+def known_keys(place: Place) -> tuple[str, ...]:
+    """The keys that the mapping at `place` may have; none where they are free."""
+    match place:
+        case ():
+            return _keys(File)
+        case ("proxy",):
+            return _keys(ProxyBlock)
+        case (str(part), _) if part in SERVERS:
+            return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
+        case (str(part), _) if part == SKILLS:
+            return _keys(SkillEntry)
+        case _:
+            return ()
+
+
+def _keys(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(field.alias or name for name, field in model.model_fields.items())

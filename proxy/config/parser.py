@@ -1,0 +1,97 @@
+"""YAML text as nodes: PyYAML's parser with text left as text, bounds, and its errors in plain words."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (PyYAML's type stubs leave the inside of the parser untyped.)
+
+from collections.abc import Sequence
+
+import yaml
+from yaml.reader import ReaderError
+
+from proxy.config.problems import Problem, Refused
+
+NODE_LIMIT = 100_000
+"""Most values that a file may hold once its aliases are expanded."""
+DEPTH_LIMIT = 64
+"""Deepest nesting, in levels."""
+
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+"""How a plain null is written."""
+TAG = "tag:yaml.org,2002:"
+"""What the tags of YAML's own types begin with."""
+NULL, TEXT, LIST, MAPPING, MERGE = (f"{TAG}{name}" for name in ("null", "str", "seq", "map", "merge"))
+
+_HINTS = {
+    "while scanning an alias": 'a * that stands for itself needs quotes: "*"',
+    "while scanning an anchor": "text that begins with & needs quotes",
+    "expected a single document in the stream": "a second document begins here: put everything into one",
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser, with text left as text, tabs between the tokens of JSON, and bounds."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._nodes = 0
+
+    def resolve(self, kind: type[yaml.Node], value: object, implicit: Sequence[bool]) -> str:
+        if kind is yaml.MappingNode:
+            return MAPPING
+        if kind is yaml.SequenceNode:
+            return LIST
+        if implicit[0] and value in NULLS:
+            return NULL
+        return MERGE if implicit[0] and value == "<<" else TEXT
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        self._nodes += 1
+        self._depth += 1
+        if self._depth > DEPTH_LIMIT or self._nodes > NODE_LIMIT:
+            what = "nested too deep" if self._depth > DEPTH_LIMIT else "too many values"
+            raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
+        if not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(getattr(event, "anchor", None), None)  # an anchor may be set anew, says YAML
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def scan_to_next_token(self) -> None:
+        super().scan_to_next_token()
+        while self.flow_level and self.peek() == "\t":
+            self.forward()
+            super().scan_to_next_token()
+
+
+def composed(text: str, file: str) -> yaml.Node | None:
+    """The top node of `text`, with the tags above for what has none of its own; None where there is no document.
+
+    Raises `Refused`, naming `file`.
+    """
+    try:
+        return _Loader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise Refused([Problem(file, line, "", _explained(error))]) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML"
+        raise Refused([Problem(file, line, "", what)]) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused([Problem(file, 1, "", f"not valid YAML: {error}")]) from None
+
+
+def _explained(error: yaml.MarkedYAMLError) -> str:
+    if hint := _HINTS.get(error.context or ""):
+        return hint
+    problem = error.problem or error.context or "it cannot be read"
+    if problem.startswith("found character '\\t'"):
+        return "a tab cannot indent in YAML: use spaces"
+    if "cannot start any token" in problem:
+        problem += "; text that begins with it needs quotes"
+    begun = error.context_mark
+    if begun and error.problem_mark and error.context and begun.line != error.problem_mark.line:
+        problem += f" ({error.context} that begins on line {begun.line + 1})"
+    return f"not valid YAML: {problem}"

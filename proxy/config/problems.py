@@ -1,0 +1,95 @@
+"""What is wrong or worth saying about a configuration file, each with its place in the file."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from proxy.core.wording import nearest
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where in the file: keys and list indices (from 0) from the top."""
+
+_PLAIN_KEY = re.compile(r"[\w@/$*-]+")
+_SHOWN_NAMES = 12
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing to say: the file as it was named, the line (from 1), the path of keys (empty: none) and the words."""
+
+    file: str
+    line: int
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file}:{self.line}: {self.path}: {self.what}"
+            if self.path
+            else f"{self.file}:{self.line}: {self.what}"
+        )
+
+
+class Refused(Exception):
+    """The configuration cannot be used. `problems`: everything that is wrong with it, by line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        once = {(problem.line, problem.path, problem.what): problem for problem in problems}
+        self.problems = tuple(sorted(once.values(), key=lambda problem: problem.line))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class Findings:
+    """Collects the problems and notes about one file; `line_of` gives the line of a place."""
+
+    def __init__(self, file: str, line_of: Callable[[Place], int], problems: Iterable[Problem] = ()) -> None:
+        self._file = file
+        self._line_of = line_of
+        self._problems = list(problems)
+        self._notes: list[Problem] = []
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong so far, in the order of finding."""
+        return tuple(self._problems)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth saying so far, by line."""
+        return tuple(dict.fromkeys(map(str, sorted(self._notes, key=lambda note: note.line))))
+
+    def problem(self, place: Place, what: str) -> None:
+        """Something is wrong at `place`."""
+        self._problems.append(self._at(place, what))
+
+    def note(self, place: Place, what: str) -> None:
+        """Something is worth saying about `place`."""
+        self._notes.append(self._at(place, what))
+
+    def _at(self, place: Place, what: str) -> Problem:
+        return Problem(self._file, self._line_of(place), shown(place), what)
+
+
+def shown(place: Place) -> str:
+    """A place for people: `servers.time.args[0]`; keys that would be misread are quoted."""
+    text = ""
+    for part in place:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            key = part if _PLAIN_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+            text += f".{key}" if text else key
+    return text
+
+
+def did_you_mean(wanted: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` where one of `known` is like `wanted`, else what there is (the first dozen)."""
+    names = nearest(wanted, known)
+    if not names:
+        return "there are none"
+    if get_close_matches(wanted.casefold(), [names[0].casefold()], cutoff=0.5):
+        return f"did you mean {names[0]!r}?"
+    return "known here: " + ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")

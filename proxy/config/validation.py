@@ -1,0 +1,176 @@
+"""A file's plain data as models, and what is wrong with it in plain words."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from proxy.config.document import Plain
+from proxy.config.models import (
+    ALLOWLISTS,
+    CLIENT_FILTERS,
+    CLIENT_KEYS,
+    DENIED,
+    SERVERS,
+    SKILLS,
+    File,
+    ProxyBlock,
+    ServerEntry,
+    SkillEntry,
+    known_keys,
+)
+from proxy.config.problems import Findings, Place, did_you_mean
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
+_NULL_AT_KEY: Mapping[str | int, str] = {
+    **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
+    **dict.fromkeys(
+        ("args", "inherit_env", "call_route_clients", "allowed_hosts", "allowed_origins"),
+        "is empty: write [] for an empty list, or leave it out",
+    ),
+    **dict.fromkeys(
+        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy"),
+        "is empty: write {} if nothing belongs there, or leave it out",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a file that are right in themselves. `servers_key`: what they stand under, if anything."""
+
+    env_file: str | None
+    servers_key: str
+    servers: Mapping[str, ServerEntry]
+    skills: Mapping[str, SkillEntry]
+    denied: Mapping[str, tuple[str, ...]]
+    proxy: ProxyBlock
+
+
+def without_client_keys(data: Mapping[str, Plain], findings: Findings) -> dict[str, Plain]:
+    """`data` without what only clients understand in servers' entries; each is noted."""
+    kept = dict(data)
+    for part in SERVERS:
+        servers = data.get(part)
+        if isinstance(servers, dict):
+            kept[part] = {key: _without_client_keys(entry, (part, key), findings) for key, entry in servers.items()}
+    return kept
+
+
+def _without_client_keys(entry: Plain, place: Place, findings: Findings) -> Plain:
+    if not isinstance(entry, dict):
+        return entry
+    for key in entry.keys() & CLIENT_KEYS:
+        instead = ": here tool_list and black_tool_actions choose tools" if key in CLIENT_FILTERS else ""
+        findings.note((*place, key), f"not used, only some clients understand it{instead}")
+    return {key: value for key, value in entry.items() if key not in CLIENT_KEYS}
+
+
+def without_nulls(data: Mapping[str, Plain], findings: Findings) -> dict[str, Plain]:
+    """`data` without its nulls; each is a problem, since it never says what is meant."""
+    return {
+        key: _without_nulls(value, (key,), findings) for key, value in data.items() if _given(value, (key,), findings)
+    }
+
+
+def _without_nulls(value: Plain, place: Place, findings: Findings) -> Plain:
+    if isinstance(value, dict):
+        return {
+            key: _without_nulls(inner, (*place, key), findings)
+            for key, inner in value.items()
+            if _given(inner, (*place, key), findings)
+        }
+    if isinstance(value, list):
+        places = ((*place, index) for index in range(len(value)))
+        return [
+            _without_nulls(inner, at, findings) if _given(inner, at, findings) else "null"
+            for at, inner in zip(places, value, strict=True)
+        ]
+    return value
+
+
+def _given(value: Plain, place: Place, findings: Findings) -> bool:
+    if value is None:
+        findings.problem(place, _about_null(place))
+    return value is not None
+
+
+def _about_null(place: Place) -> str:
+    match place:
+        case (part, _, str(kind), str()) if part == SKILLS and kind in ALLOWLISTS:
+            what = {"tool_list": "tools", "resource_list": "resources", "prompt_list": "prompts"}[kind]
+            return f"says neither all nor none: write [] for all {what}, or leave the server out"
+        case (part, str()) if part == DENIED:
+            return 'says neither all nor none: write "*" to deny all tools, or leave the server out'
+        case (part, str()) if part in {*SERVERS, SKILLS}:
+            return "is empty: write its settings below it, or take it out"
+        case (*_, int()):
+            return "is empty: quote it if it is a name, or take it out"
+        case (*_, "env" | "headers" | "tokens", str()):
+            return _NULL_TEXT
+        case _:
+            return _NULL_AT_KEY.get(place[-1], "is empty: write a value, or leave it out")
+
+
+def validated(data: Mapping[str, Plain], findings: Findings) -> Parts:
+    """The parts of `data` (without nulls and client-only keys) that are right; the rest is named in `findings`."""
+    try:
+        File.model_validate(data)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            findings.problem(details["loc"], _in_plain_words(details))
+    key = next((key for key in SERVERS if key in data), SERVERS[0])
+    env_file = data.get("env_file")
+    return Parts(
+        env_file if isinstance(env_file, str) else None,
+        key,
+        dict(_right(ServerEntry, data.get(key))),
+        dict(_right(SkillEntry, data.get(SKILLS))),
+        _denied(data),
+        _one(ProxyBlock, data.get("proxy")) or ProxyBlock(),
+    )
+
+
+def _denied(data: Mapping[str, Plain]) -> Mapping[str, tuple[str, ...]]:
+    part = _one(File, {DENIED: data.get(DENIED, {})})
+    return part.black_tool_actions if part else {}
+
+
+def _right(model: type[Model], entries: Plain) -> Iterable[tuple[str, Model]]:
+    for key, entry in entries.items() if isinstance(entries, dict) else ():
+        part = _one(model, entry)
+        if part is not None:
+            yield key, part
+
+
+def _one(model: type[Model], data: object) -> Model | None:
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def _in_plain_words(error: ErrorDetails) -> str:
+    place, given = error["loc"], error["input"]
+    match error["type"]:
+        case "extra_forbidden":
+            return f"unknown key: {did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
+        case "string_type":
+            return f"must be text, not {_kind(given)}"
+        case "dict_type" | "model_type" | "mapping_type" | "model_attributes_type":
+            return f"must be a mapping (key: value), not {_kind(given)}"
+        case "tuple_type" | "list_type":
+            return f"must be a list, not {_kind(given)}"
+        case "literal_error":
+            choices = error.get("ctx", {}).get("expected", "")
+            return f"must be one of {choices}"
+        case _:
+            return error["msg"]
+
+
+def _kind(value: object) -> str:
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text"

@@ -1,0 +1,1 @@
+"""The gate and its words: pure, synchronous, without I/O."""

@@ -1,0 +1,103 @@
+"""What the configuration offers: the servers in their order, the skills, and what each skill grants."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from proxy.core.names import Naming
+
+PATTERN_CHARACTERS = frozenset("*?[")
+
+
+def is_pattern(entry: str) -> bool:
+    """Whether an allowlist entry is a shell-style pattern rather than a literal name."""
+    return not PATTERN_CHARACTERS.isdisjoint(entry)
+
+
+@dataclass(frozen=True)
+class Allow:
+    """One server's allowlist (design rule 4): everything, or the entries: literal names and shell-style patterns."""
+
+    everything: bool = False
+    entries: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> "Allow":
+        """The allowlist of these entries; a bare `*` among them means everything."""
+        listed = tuple(dict.fromkeys(entries))
+        return cls(everything=True) if "*" in listed else cls(entries=listed)
+
+    def allows(self, name: str) -> bool:
+        """Whether `name` is on the list."""
+        return self.everything or any(name == entry or fnmatchcase(name, entry) for entry in self.entries)
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The entries that are names as they stand."""
+        return tuple(entry for entry in self.entries if not is_pattern(entry))
+
+
+EVERYTHING = Allow(everything=True)
+NOTHING = Allow()
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One skill: texts for the model and, by server, what it grants.
+
+    `tools`, `resources` and `prompts` map a server's key to its allowlist.
+    """
+
+    id: str
+    name: str
+    desc: str
+    usage: str
+    active: bool = False
+    pinned: bool = False
+    tools: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+    resources: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+    prompts: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+
+    @cached_property
+    def servers(self) -> frozenset[str]:
+        """Keys of the servers this skill needs."""
+        return frozenset({*self.tools, *self.resources, *self.prompts})
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The configuration as the gate sees it.
+
+    `servers`: keys in the order of the file, those that are switched off left out. `skills`: in the order of the
+    file, only enabled ones. `denied`: tools that no skill grants, by server.
+    """
+
+    servers: tuple[str, ...]
+    naming: Naming
+    skills: tuple[Skill, ...] = ()
+    denied: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Skill]:
+        """The skills by id."""
+        return {skill.id: skill for skill in self.skills}
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """Each server's place in the file."""
+        return {server: index for index, server in enumerate(self.servers)}
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Servers that some skill names; no other is ever started (design rule 25)."""
+        return frozenset(self.servers) & {server for skill in self.skills for server in skill.servers}
+
+    def denies(self, server: str, tool: str) -> bool:
+        """Whether `black_tool_actions` takes this tool from every skill (design rule 5)."""
+        return self.denied.get(server, NOTHING).allows(tool)
+
+    def servers_of(self, skills: Iterable[str]) -> tuple[str, ...]:
+        """The servers that these skills need, in the order of the file."""
+        wanted = {server for skill in skills if skill in self.by_id for server in self.by_id[skill].servers}
+        return tuple(server for server in self.servers if server in wanted)

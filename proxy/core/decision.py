@@ -1,0 +1,193 @@
+"""The gate: one pure function from (catalogue, active skills, inventory, actor) to what is exposed.
+
+Listing shows a view and calling looks up in a view; there is no other way to an upstream (design rule 1).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.inventory import Inventory, Json, Offer, template_matches
+from proxy.core.scope import ScopeState
+
+
+@dataclass(frozen=True)
+class Client:
+    """The client of a scope: granted what the scope's active skills grant."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a skill: granted what that skill grants, active or not."""
+
+    skill: str
+
+
+Actor: TypeAlias = Client | Step
+"""Who wants something."""
+
+CLIENT = Client()
+
+
+@dataclass(frozen=True)
+class Route:
+    """One exposed name and what it leads to: the server's key, the original name, the definition as it came."""
+
+    exposed: str
+    server: str
+    original: str
+    definition: Json
+
+
+@dataclass(frozen=True)
+class View:
+    """What an actor can see, in order, and therefore use.
+
+    `tools`, `prompts`: by exposed name. `resources`, `templates`: (server, definition).
+    """
+
+    tools: Mapping[str, Route]
+    prompts: Mapping[str, Route]
+    resources: tuple[tuple[str, Json], ...]
+    templates: tuple[tuple[str, Json], ...]
+
+    def owner_of(self, uri: str) -> str | None:
+        """The first server, in the order of the file, at which `uri` is listed or matches a listed template."""
+        for server, resource in self.resources:
+            if resource["uri"] == uri:
+                return server
+        for server, template in self.templates:
+            if template_matches(template["uriTemplate"], uri):
+                return server
+        return None
+
+
+class Absence(Enum):
+    """Why a name that some skill of the caller grants is not exposed to it now."""
+
+    INACTIVE = "not active"
+    OFFLOADED = "offloaded"
+    UNAVAILABLE = "its server is not available"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A name that is not exposed but that `skill` grants, at `server`."""
+
+    why: Absence
+    skill: str
+    server: str
+
+
+def union(lists: Iterable[Allow]) -> Allow:
+    """The union of allowlists: "everything" wins over any specific list (design rule 3)."""
+    entries: list[str] = []
+    for allow in lists:
+        if allow.everything:
+            return allow
+        entries.extend(allow.entries)
+    return Allow(entries=tuple(dict.fromkeys(entries)))
+
+
+def granting(catalogue: Catalogue, active: Collection[str], actor: Actor) -> tuple[Skill, ...]:
+    """The skills whose grants count for `actor`, in the order of the file."""
+    counted = active if isinstance(actor, Client) else (actor.skill,)
+    return tuple(skill for skill in catalogue.skills if skill.id in counted)
+
+
+def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, actor: Actor = CLIENT) -> View:
+    """What `actor` may see and use while the skills `active` are active."""
+    skills = granting(catalogue, active, actor)
+    ambiguous = clashes(catalogue, inventory)
+    tools: list[Route] = []
+    prompts: list[Route] = []
+    resources: list[tuple[str, Json]] = []
+    templates: list[tuple[str, Json]] = []
+    for server, offer in _offers(catalogue, inventory):
+        allow = union(skill.tools.get(server, NOTHING) for skill in skills)
+        tools += [route for route in _tools(catalogue, server, offer) if allow.allows(route.original)]
+        # Rule 6: resources and prompts follow a grant of all tools, or a list of their own.
+        listed = EVERYTHING if allow.everything else union(skill.resources.get(server, NOTHING) for skill in skills)
+        resources += [(server, entry) for entry in offer.resources if _lists(listed, entry, "uri", "name")]
+        templates += [(server, entry) for entry in offer.templates if _lists(listed, entry, "uriTemplate", "name")]
+        named = EVERYTHING if allow.everything else union(skill.prompts.get(server, NOTHING) for skill in skills)
+        prompts += [route for route in _prompts(catalogue, server, offer) if named.allows(route.original)]
+    return View(
+        tools={route.exposed: route for route in tools if route.exposed not in ambiguous},
+        prompts={route.exposed: route for route in prompts if route.exposed not in ambiguous},
+        resources=tuple(resources),
+        templates=tuple(templates),
+    )
+
+
+def clashes(catalogue: Catalogue, inventory: Inventory) -> frozenset[str]:
+    """Exposed names that more than one tool, or more than one prompt, has: none of those is exposed (design rule 19).
+
+    Every offer counts, active or not, so that a name never leads to one thing now and to another later.
+    """
+    found: set[str] = set()
+    for routes in (_tools, _prompts):
+        seen: set[str] = set()
+        for server, offer in _offers(catalogue, inventory):
+            for route in routes(catalogue, server, offer):
+                (found if route.exposed in seen else seen).add(route.exposed)
+    return frozenset(found)
+
+
+def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name: str) -> Missing | None:
+    """Why the tool `name` is not exposed, where a skill grants it by literal name or by inventory (design rule 7).
+
+    An active one of them counts, else the first in the file. None: the caller may not know of the name, or nothing
+    has it.
+    """
+    if name in clashes(catalogue, inventory):
+        return None
+    found = [
+        (skill.id, server)
+        for skill in catalogue.skills
+        for server in catalogue.servers
+        if any(
+            catalogue.naming.expose(server, original) == name
+            for original in _known(catalogue, server, skill.tools.get(server, NOTHING), inventory.get(server))
+        )
+    ]
+    if not found:
+        return None
+    for skill, server in found:
+        if skill in state.active:
+            return Missing(Absence.UNAVAILABLE, skill, server)
+    was_here = any(skill in state.offloaded for skill, _ in found)
+    return Missing(Absence.OFFLOADED if was_here else Absence.INACTIVE, *found[0])
+
+
+def _known(catalogue: Catalogue, server: str, allow: Allow, offer: Offer | None) -> list[str]:
+    """Original names of tools at `server` that `allow` covers: literal ones, and offered ones; denied ones left out."""
+    names = [*allow.literals, *(tool["name"] for tool in (offer.tools if offer else ()) if allow.allows(tool["name"]))]
+    return [name for name in names if not catalogue.denies(server, name)]
+
+
+def _offers(catalogue: Catalogue, inventory: Inventory) -> Iterator[tuple[str, Offer]]:
+    return ((server, inventory[server]) for server in catalogue.servers if server in inventory)
+
+
+def _tools(catalogue: Catalogue, server: str, offer: Offer) -> list[Route]:
+    """Every tool of `server` that is not denied, by original name."""
+    routes = [
+        Route(catalogue.naming.expose(server, tool["name"]), server, tool["name"], tool)
+        for tool in offer.tools
+        if not catalogue.denies(server, tool["name"])
+    ]
+    return sorted(routes, key=lambda route: route.original)
+
+
+def _prompts(catalogue: Catalogue, server: str, offer: Offer) -> list[Route]:
+    return [
+        Route(catalogue.naming.expose(server, prompt["name"]), server, prompt["name"], prompt)
+        for prompt in offer.prompts
+    ]
+
+
+def _lists(allow: Allow, entry: Json, *keys: str) -> bool:
+    return any(isinstance(value := entry.get(key), str) and allow.allows(value) for key in keys)

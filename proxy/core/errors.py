@@ -1,0 +1,75 @@
+"""Failures the proxy words itself, as data; `wording` turns them into text for people and models."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class ProxyError(Exception):
+    """Something the proxy has to tell somebody, in words of its own."""
+
+
+@dataclass(eq=False)
+class ServerUnavailable(ProxyError):
+    """No connection to a server could be had: nothing was sent."""
+
+    server: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"server {self.server} is not available: {self.reason}"
+
+
+@dataclass(eq=False)
+class ServerLost(ProxyError):
+    """The connection broke while a request was under way: it may or may not have run."""
+
+    server: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"server {self.server} was lost during the request: {self.reason}"
+
+
+@dataclass(eq=False)
+class NotDelivered(ProxyError):
+    """The connection turned out to be dead before the server ran the request: it is safe to send again."""
+
+    server: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"server {self.server} did not get the request: {self.reason}"
+
+
+@dataclass(eq=False)
+class ServerSilent(ProxyError):
+    """Neither a result nor progress came within the server's `timeout` (seconds)."""
+
+    server: str
+    limit: float
+
+    def __str__(self) -> str:
+        return f"server {self.server} sent neither a result nor progress for {self.limit:g} s"
+
+
+class Unknown(ProxyError):
+    """A tool, prompt or resource that does not exist for the caller; the text is the one wording for it."""
+
+
+@dataclass(eq=False)
+class Rejection(ProxyError):
+    """A server's JSON-RPC error, passed on as it came."""
+
+    code: int
+    message: str
+    data: Any = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class TooManyScopes(ProxyError):
+    """The bound on live scopes is reached; live ones are never evicted for a new one."""
+
+    def __str__(self) -> str:
+        return "the proxy serves as many clients as it is configured for; try again later (proxy.max_scopes)"

@@ -1,0 +1,55 @@
+"""The names under which tools and prompts of servers are shown to clients (design rules 19 and 20).
+
+A name is a pure function of the configuration, the server and the original name. Routing is by table; nothing
+ever splits an exposed name.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SEPARATOR = "__"
+RESERVED = frozenset({"skill", "skill_call", "skill_invoke"})
+"""Names of our own tools, compared without regard to case so that none can be imitated either."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_LENGTH = 8
+
+
+def sanitised(text: str) -> str:
+    """`text` with every character outside `[A-Za-z0-9_-]` as `_`."""
+    return _UNSAFE.sub("_", text)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How names are made.
+
+    `prefixes`: server key -> what its names begin with, as written in the configuration (`""` for none); `limit`: the
+    longest name allowed, in characters.
+    """
+
+    prefixes: Mapping[str, str]
+    limit: int = 48
+
+    def expose(self, server: str, original: str) -> str:
+        """The exposed name of `original` at `server`: at most `limit` characters of `[A-Za-z0-9_-]`."""
+        prefix = self.prefixes[server]
+        plain = f"{prefix}{SEPARATOR}{original}" if prefix else original
+        safe = sanitised(plain)
+        altered = safe != plain or len(safe) > self.limit or (not prefix and self._could_be_taken_for_another(safe))
+        if not altered:
+            return safe
+        digest = hashlib.sha256(f"{server}\0{original}".encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+        return f"{safe[: self.limit - _HASH_LENGTH - 1]}_{digest}"
+
+    def altered(self, server: str, original: str) -> bool:
+        """Whether the exposed name is more than prefix, separator and original name."""
+        prefix = self.prefixes[server]
+        return self.expose(server, original) != (f"{prefix}{SEPARATOR}{original}" if prefix else original)
+
+    def _could_be_taken_for_another(self, name: str) -> bool:
+        if name.casefold() in RESERVED:
+            return True
+        return any(prefix and name.startswith(sanitised(prefix) + SEPARATOR) for prefix in self.prefixes.values())

@@ -1,0 +1,125 @@
+"""Whose skill state it is, and that state: frozen records with the transitions between them (design section 4)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from proxy.core.catalogue import Catalogue
+
+HANDED_OUT_LIMIT = 1000
+"""How many resource URIs from tool results a scope remembers, the newest ones."""
+
+
+@dataclass(frozen=True)
+class ScopeId:
+    """The key of a scope: its kind, the name within that kind, and the principal it belongs to, if any."""
+
+    kind: Literal["process", "namespace", "session", "principal"]
+    name: str = ""
+    principal: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one handshake-era connection has shown of its handling of list changes (design rule 17).
+
+    `announced`: exposed names that first appeared after a notice to this connection. `relists`: it has directly
+    called one of them, so it reads the list again after notices.
+    """
+
+    announced: frozenset[str] = frozenset()
+    relists: bool = False
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The lists of a scope as its clients last knew or were told of them.
+
+    `digests`: by list (`tools`, `resources`, `prompts`, `stable`), equal exactly when the list is equal byte for byte.
+    `tools`: the exposed names of the tools.
+    """
+
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ScopeState:
+    """One scope's state.
+
+    `active`: skill ids in order of activation. `offloaded`: skills that were active here and no longer are. `lists`:
+    what its clients were last told of. `evidence`: by connection. `handed_out`: resource URI -> server whose tool
+    result handed it out, oldest first.
+    """
+
+    active: tuple[str, ...] = ()
+    offloaded: frozenset[str] = frozenset()
+    lists: Lists = Lists()
+    evidence: Mapping[str, Evidence] = field(default_factory=dict[str, Evidence])
+    handed_out: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def begin(catalogue: Catalogue) -> ScopeState:
+    """The state a scope begins with: the skills that are active or pinned by configuration."""
+    return ScopeState(active=tuple(skill.id for skill in catalogue.skills if skill.active or skill.pinned))
+
+
+def activated(state: ScopeState, skill: str) -> ScopeState:
+    """The state with `skill` active; the same object when it is already."""
+    if skill in state.active:
+        return state
+    return replace(state, active=(*state.active, skill), offloaded=state.offloaded - {skill})
+
+
+def offloaded(state: ScopeState, skill: str) -> ScopeState:
+    """The state with `skill` not active; the same object when it was not."""
+    if skill not in state.active:
+        return state
+    remaining = tuple(other for other in state.active if other != skill)
+    return replace(state, active=remaining, offloaded=state.offloaded | {skill})
+
+
+def connected(state: ScopeState, connection: str) -> ScopeState:
+    """The state with `connection` known, so that what is announced from now on counts for it."""
+    if connection in state.evidence:
+        return state
+    return replace(state, evidence={**state.evidence, connection: Evidence()})
+
+
+def disconnected(state: ScopeState, connection: str) -> ScopeState:
+    """The state without what was known of `connection`."""
+    if connection not in state.evidence:
+        return state
+    return replace(state, evidence={key: value for key, value in state.evidence.items() if key != connection})
+
+
+def announced(state: ScopeState, lists: Lists) -> ScopeState:
+    """The state after every known connection was told of `lists`; the same object when they are what it knew."""
+    if lists == state.lists:
+        return state
+    fresh = lists.tools - state.lists.tools
+    evidence = {key: replace(value, announced=value.announced | fresh) for key, value in state.evidence.items()}
+    return replace(state, lists=lists, evidence=evidence)
+
+
+def called(state: ScopeState, connection: str | None, name: str) -> ScopeState:
+    """The state after `connection` has called `name` directly."""
+    known = state.evidence.get(connection) if connection is not None else None
+    if connection is None or known is None or known.relists or name not in known.announced:
+        return state
+    return replace(state, evidence={**state.evidence, connection: Evidence(relists=True)})
+
+
+def relists(state: ScopeState, connection: str | None) -> bool:
+    """Whether `connection` has shown that it reads the list again after a notice."""
+    known = state.evidence.get(connection) if connection is not None else None
+    return known is not None and known.relists
+
+
+def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeState:
+    """The state after a tool result of `server` handed out `uris`; the oldest beyond the limit are forgotten."""
+    fresh = {uri: server for uri in uris if state.handed_out.get(uri) != server}
+    if not fresh:
+        return state
+    kept = {uri: owner for uri, owner in state.handed_out.items() if uri not in fresh} | fresh
+    return replace(state, handed_out=dict(list(kept.items())[-HANDED_OUT_LIMIT:]))

@@ -1,0 +1,44 @@
+"""How a server is reached, with everything resolved: variables expanded, paths absolute, the command looked up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Era: TypeAlias = Literal["auto", "handshake", "modern"]
+"""Which protocol era to speak with a server: probe for it, up to 2025-11-25, or 2026-07-28."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdioServer:
+    """A server that runs as a child process.
+
+    `env` is the child's whole environment. `timeout`: seconds a call may go without a result or progress.
+    `start_timeout`: seconds from spawning to its first list.
+    """
+
+    key: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    timeout: float = 300.0
+    start_timeout: float = 30.0
+    eager: bool = False
+    era: Era = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpServer:
+    """A server behind a URL, over Streamable HTTP (`http`) or the older HTTP+SSE (`sse`); times in seconds."""
+
+    key: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    transport: Literal["http", "sse"] = "http"
+    timeout: float = 300.0
+    start_timeout: float = 30.0
+    eager: bool = False
+    era: Era = "auto"
+
+
+Server: TypeAlias = StdioServer | HttpServer

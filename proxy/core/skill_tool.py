@@ -1,0 +1,122 @@
+"""The definitions of our own tools: `SKILL`, and `SKILL_CALL` for clients that do not re-read lists (section 5)."""
+
+from collections.abc import Collection, Iterable
+from html import escape
+from typing import Any
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.wording import HOW_TO_USE, without_our_tags
+
+SKILL = "SKILL"
+SKILL_CALL = "SKILL_CALL"
+
+DESCRIPTION_LIMIT = 2000
+"""Bytes of UTF-8, so that it holds in characters too: some clients cut there."""
+ENUM_LIMIT = 50
+"""Up to this many skills `skill_name` is an enum, then plain text."""
+
+ALIASES = {"active_skill": "activate", "offload_skill": "offload"}
+
+DROPS_LIST_CHANGES = ("claude-ai", "codex-mcp-client", "cursor-vscode")
+"""What clients that drop or ignore list changes call themselves (`clientInfo.name`), by prefix."""
+
+
+def actions(catalogue: Catalogue) -> tuple[str, ...]:
+    """The actions that the configuration makes usable."""
+    switchable = any(not skill.pinned for skill in catalogue.skills)
+    return (*(("activate", "offload") if switchable else ()), "list", "read")
+
+
+def skill_tool(catalogue: Catalogue, active: Collection[str]) -> dict[str, Any]:
+    """The definition of `SKILL` for a scope in which the skills `active` are active."""
+    ids = [skill.id for skill in catalogue.skills]
+    name: dict[str, Any] = {"type": "string", "description": "The skill's id. Needed for all actions but list."}
+    if len(ids) <= ENUM_LIMIT:
+        name["enum"] = ids
+    return {
+        "name": SKILL,
+        "title": "Skills",
+        "description": description(catalogue, active),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": list(actions(catalogue))},
+                "skill_name": name,
+                "tool": {"type": "string", "description": "With read: show this one tool's input schema."},
+            },
+            "required": ["action"],
+        },
+        "annotations": {
+            "title": "Skills",
+            "readOnlyHint": False,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+    }
+
+
+def skill_call_tool() -> dict[str, Any]:
+    """The definition of `SKILL_CALL`; a tool of its own, so that approving `SKILL` for good approves no call."""
+    return {
+        "name": SKILL_CALL,
+        "title": "Call a tool of an active skill",
+        "description": (
+            "Calls a tool of an active skill by its name. Use it for tools that the result of SKILL names but that "
+            "are not in your own list of tools; the call and its result are the same as a direct call's."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool": {"type": "string", "description": "The tool's name, as the result of SKILL gives it."},
+                "arguments": {"type": "object", "description": "The tool's arguments, by its input schema."},
+            },
+            "required": ["tool"],
+        },
+        "annotations": {
+            "title": "Call a tool of an active skill",
+            "readOnlyHint": False,
+            "destructiveHint": True,
+            "idempotentHint": False,
+            "openWorldHint": True,
+        },
+    }
+
+
+def description(catalogue: Catalogue, active: Collection[str]) -> str:
+    """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18)."""
+    whole = _guide(HOW_TO_USE, (_entry(skill) for skill in catalogue.skills))
+    if _size(whole) <= DESCRIPTION_LIMIT:
+        return whole
+    first = [skill for skill in catalogue.skills if skill.pinned or skill.id in active]
+    rest = [skill for skill in catalogue.skills if skill not in first]
+    how = f"{HOW_TO_USE} There are {len(catalogue.skills)} skills, more than fit here: use action list to see them all."
+    room = DESCRIPTION_LIMIT - _size(_guide(how, ()))
+    entries: list[str] = []
+    for skill, forms in [*((s, (_entry(s), _name_only(s))) for s in first), *((s, (_name_only(s),)) for s in rest)]:
+        fitting = next((form for form in forms if _size(form) <= room), None)
+        if fitting is None:
+            if skill in first:
+                continue
+            break
+        entries.append(fitting)
+        room -= _size(fitting)
+    return _guide(how, entries)
+
+
+def _guide(how: str, entries: Iterable[str]) -> str:
+    info = "".join(entries)
+    return f"<skills_guide><skill_guide>{how}</skill_guide><skills_info>{info}</skills_info></skills_guide>"
+
+
+def _entry(skill: Skill) -> str:
+    name, desc = (without_our_tags(text) for text in (skill.name, skill.desc))
+    return f'<skill id="{escape(skill.id)}"><skill_name>{name}</skill_name><skill_desc>{desc}</skill_desc></skill>'
+
+
+def _name_only(skill: Skill) -> str:
+    return f'<skill id="{escape(skill.id)}"/>'
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))

@@ -1,0 +1,282 @@
+"""Every text the proxy says to a model or a client: `SKILL`'s answers and refusals (design rules 7, 16 and 18)."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.decision import Absence, Missing, Route
+from proxy.core.inventory import is_json, items
+
+HOW_TO_USE = (
+    "Skills are groups of tools with a guide. Call SKILL with action activate and the skill_name that fits the task: "
+    "its guide and tools are then yours to use. Activate only what the task needs; offload a skill when done with it."
+)
+INSTRUCTIONS = (
+    "Tools here come in skills. Call the tool SKILL (action: activate, skill_name: one of those its description "
+    "lists) to get a skill's guide and tools, and SKILL (action: offload) when you are done with them."
+)
+"""The server's `instructions`, at most 512 characters: some clients keep no more."""
+
+SCHEMA_BUDGET = 8 * 1024
+"""Bytes of input schemas in one activation result; tools beyond it get a one-line signature."""
+
+LINE_LIMIT = 120
+"""Characters of a tool's description where only its first line is given."""
+
+_OUR_TAGS = re.compile(
+    r"<(?=/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|server_instructions)\b)",
+    re.IGNORECASE,
+)
+
+
+def without_our_tags(text: str) -> str:
+    """`text` of a user or a server with our own tags in it made harmless, so that it cannot end or imitate them."""
+    return _OUR_TAGS.sub("&lt;", text)
+
+
+def nearest(wanted: str, known: Iterable[str]) -> list[str]:
+    """`known`, those most like `wanted` first, the others in their order."""
+    names = list(known)
+    folded = {name.casefold(): name for name in reversed(names)}
+    close = [folded[match] for match in get_close_matches(wanted.casefold(), folded, n=3, cutoff=0.5)]
+    return [*close, *(name for name in names if name not in close)]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A server that an activation needed and that is not ready: its state in one word, and one line of reason."""
+
+    server: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """A server's own instructions."""
+
+    server: str
+    text: str
+
+
+def result(text: str, structured: dict[str, Any], *, error: bool = False) -> dict[str, Any]:
+    """A `tools/call` result that says the same as text and as structured content."""
+    answer: dict[str, Any] = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+    if error:
+        answer["isError"] = True
+    return answer
+
+
+def refusal(text: str) -> dict[str, Any]:
+    """A `tools/call` result with the error flag, for what the model can put right by itself."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def skill_call(action: str, skill: str) -> str:
+    """A complete call of `SKILL`, to be copied."""
+    return f"SKILL({json.dumps({'action': action, 'skill_name': skill}, ensure_ascii=False)})"
+
+
+def unknown_tool(name: str) -> str:
+    """The one wording for what does not exist or what the caller may not know of."""
+    return f"Unknown tool: {name}"
+
+
+def not_active(name: str, missing: Missing) -> str:
+    """The refusal of a tool that a skill grants but that is not active now."""
+    was = "was offloaded" if missing.why is Absence.OFFLOADED else "is not active"
+    call = skill_call("activate", missing.skill)
+    return f"Tool {name} {was}: it comes with skill {missing.skill}. Call {call} first, then call {name} again."
+
+
+def not_available(name: str, server: str, reason: str) -> str:
+    """The refusal of a tool whose server cannot be reached; nothing was sent."""
+    return f"Tool {name} cannot be called: server {server} is not available ({reason}). The call was not sent."
+
+
+def call_lost(name: str, server: str, reason: str) -> str:
+    """The answer to a call during which its server was lost."""
+    return (
+        f"Server {server} was lost while it ran {name} ({reason}). It is unknown whether the call took effect: "
+        "check before you call it again."
+    )
+
+
+def call_timed_out(name: str, server: str, limit: float) -> str:
+    """The answer to a call that its server left without result or progress for too long."""
+    return (
+        f"Server {server} sent neither a result nor progress for {name} within {limit:g} s; the call was cancelled. "
+        "(The limit is the server's `timeout`.)"
+    )
+
+
+def activation(
+    skill: Skill,
+    current: Sequence[str],
+    *,
+    again: bool,
+    tools: Sequence[Route],
+    with_schemas: bool,
+    call_route: bool,
+    instructions: Sequence[Instructions],
+    problems: Sequence[Problem],
+) -> dict[str, Any]:
+    """The result of activating `skill`; `current` are the active skills in order of activation."""
+    listed = described(tools, with_schemas=with_schemas)
+    head = f"skill {skill.id} {'already ' if again else ''}activated, current skills: {list(current)!r}"
+    parts = [head, f"<skill_guide>{without_our_tags(skill.usage)}</skill_guide>"]
+    parts += [
+        f"What server {told.server} itself says about its tools:\n"
+        f"<server_instructions>{without_our_tags(told.text)}</server_instructions>"
+        for told in instructions
+    ]
+    if listed:
+        parts.append("Tools you can use now:\n" + "\n".join(_line(tool) for tool in listed))
+        if call_route:
+            parts.append(
+                "If one of them is not in your own list of tools, call it as "
+                'SKILL_CALL({"tool": NAME, "arguments": {...}}).'
+            )
+    elif not problems:
+        parts.append("This skill brings a guide and no tools." if not skill.tools else "No tools are available.")
+    if problems:
+        parts.append("Not ready:\n" + "\n".join(f"- server {p.server} is {p.state}: {p.reason}" for p in problems))
+    structured: dict[str, Any] = {
+        "action": "activate",
+        "skill": skill.id,
+        "current_skills": list(current),
+        "guide": skill.usage,
+        "tools": listed,
+        "problems": [{"server": p.server, "state": p.state, "reason": p.reason} for p in problems],
+    }
+    if instructions:
+        structured["server_instructions"] = {told.server: told.text for told in instructions}
+    return result("\n\n".join(parts), structured)
+
+
+def offloading(skill: str, current: Sequence[str], *, was_active: bool) -> dict[str, Any]:
+    """The result of offloading; what was not active is as wished, so it is no error."""
+    done = f"skill {skill} {'offloaded' if was_active else 'not found'}, current skills: {list(current)!r}"
+    return result(done, {"action": "offload", "skill": skill, "current_skills": list(current)})
+
+
+def pinned(skill: str, current: Sequence[str]) -> dict[str, Any]:
+    """The refusal to offload a pinned skill."""
+    return result(
+        f"skill {skill} is pinned and stays active, current skills: {list(current)!r}",
+        {"action": "offload", "skill": skill, "current_skills": list(current)},
+        error=True,
+    )
+
+
+def skill_not_found(action: str, wanted: str, catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
+    """The answer for a skill that does not exist: what there is instead, the nearest first."""
+    by_name = [skill.id for skill in catalogue.skills if skill.name.casefold() == wanted.casefold()]
+    close = [*by_name, *(name for name in nearest(wanted, catalogue.by_id) if name not in by_name)]
+    return result(
+        f"skill not found: {wanted!r}. Available skills: {close!r}",
+        {"action": action, "skill": wanted, "current_skills": list(current), "available_skills": close},
+        error=True,
+    )
+
+
+def listing(catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
+    """The result of the `list` action."""
+    skills = [
+        {"id": skill.id, "name": skill.name, "desc": skill.desc, "active": skill.id in current, "pinned": skill.pinned}
+        for skill in catalogue.skills
+    ]
+    lines = [
+        f"- {skill.id}{' (active)' if skill.id in current else ''}: "
+        f"{without_our_tags(skill.name)}: {without_our_tags(skill.desc)}"
+        for skill in catalogue.skills
+    ]
+    text = f"{len(skills)} skills, current skills: {list(current)!r}\n" + "\n".join(lines)
+    return result(text, {"action": "list", "current_skills": list(current), "skills": skills})
+
+
+def guide(skill: Skill, current: Sequence[str]) -> dict[str, Any]:
+    """The result of the `read` action without a tool."""
+    state = "active" if skill.id in current else "not active"
+    text = f"skill {skill.id} ({state})\n\n<skill_guide>{without_our_tags(skill.usage)}</skill_guide>"
+    structured = {"action": "read", "skill": skill.id, "current_skills": list(current), "guide": skill.usage}
+    return result(text, structured)
+
+
+def tool_schema(skill: Skill, current: Sequence[str], route: Route) -> dict[str, Any]:
+    """The result of the `read` action for one tool of a skill."""
+    (tool,) = described([route], with_schemas=True, budget=None)
+    text = f"skill {skill.id}, tool {route.exposed}:\n{_line(tool)}"
+    return result(text, {"action": "read", "skill": skill.id, "current_skills": list(current), "tool": tool})
+
+
+def tool_not_in_skill(skill: Skill, wanted: str, known: Iterable[str], problems: Sequence[Problem]) -> dict[str, Any]:
+    """The answer to `read` for a tool that the skill does not grant, or that no server offers at the moment."""
+    not_ready = "".join(f" Server {p.server} is {p.state}: {p.reason}." for p in problems)
+    return refusal(f"skill {skill.id} has no tool {wanted!r}. Its tools: {nearest(wanted, known)!r}.{not_ready}")
+
+
+def bad_arguments(what: str, actions: Sequence[str]) -> dict[str, Any]:
+    """The answer to a call of `SKILL` that cannot be understood."""
+    return refusal(f'{what} SKILL takes {{"action": one of {list(actions)!r}, "skill_name": the id of a skill}}.')
+
+
+def described(
+    tools: Sequence[Route], *, with_schemas: bool, budget: int | None = SCHEMA_BUDGET
+) -> list[dict[str, Any]]:
+    """Tools as an activation result lists them: with input schemas while the budget (bytes) lasts, then signatures."""
+    left = budget
+    out: list[dict[str, Any]] = []
+    for route in tools:
+        tool: dict[str, Any] = {"name": route.exposed, "server": route.server, "tool": route.original}
+        text = route.definition.get("description")
+        if isinstance(text, str) and text:
+            tool["description"] = text if with_schemas else _first_line(text)
+        if with_schemas:
+            schema: Any = route.definition.get("inputSchema", {})
+            size = len(json.dumps(schema, ensure_ascii=False).encode("utf-8", "replace")) + len(
+                tool.get("description", "")
+            )
+            if left is None or size <= left:
+                tool["inputSchema"] = schema
+                left = None if left is None else left - size
+            else:
+                left = 0
+                tool["signature"] = signature(schema)
+                if "description" in tool:
+                    tool["description"] = _first_line(tool["description"])
+        out.append(tool)
+    return out
+
+
+def signature(schema: object) -> str:
+    """An input schema in one line: `(city: string, days?: integer)`."""
+    properties = schema.get("properties") if is_json(schema) else None
+    if not is_json(schema) or not is_json(properties):
+        return "(...)"
+    needed = items(schema.get("required"))
+    return (
+        "(" + ", ".join(f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items()) + ")"
+    )
+
+
+def _type(schema: object) -> str:
+    kind = schema.get("type") if is_json(schema) else None
+    return kind if isinstance(kind, str) else "|".join(map(str, items(kind))) or "any"
+
+
+def _line(tool: dict[str, Any]) -> str:
+    text = without_our_tags(tool.get("description", ""))
+    line = f"- {tool['name']}{tool.get('signature', '')}" + (f": {text}" if text else "")
+    if "inputSchema" in tool:
+        line += f"\n  input schema: {without_our_tags(json.dumps(tool['inputSchema'], ensure_ascii=False))}"
+    return line
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…"

@@ -1,0 +1,1 @@
+"""Towards clients: transports, identity, notices."""

@@ -1,0 +1,125 @@
+"""The protocol over Streamable HTTP: `/mcp`, `/mcp/{namespace}` and a health route behind one guard."""
+
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from proxy.core.settings import Settings
+from proxy.face.guard import Bearer, Guard, is_loopback, origin_pattern
+from proxy.face.identity import principal_of
+from proxy.face.server import ProxyServer
+from proxy.face.sessions import Sessions
+
+HEALTH: Final = "/health"
+GRACE: Final = 1
+"""Seconds that open requests have to end once the proxy stops."""
+
+
+class CannotListen(Exception):
+    """The address cannot be served on; the text says why and what to do."""
+
+
+def listen(host: str, port: int, settings: Settings) -> socket.socket:
+    """A socket bound to the address; `port` 0 takes a free one.
+
+    Raises:
+        CannotListen: it is off loopback without tokens, or cannot be bound.
+    """
+    if not is_loopback(host) and not settings.tokens:
+        raise CannotListen(
+            f"{host} can be reached from other machines, and everybody there could use your servers: set proxy.tokens "
+            "in the configuration, or bind to 127.0.0.1"
+        )
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}; try another --port") from None
+
+
+def http_app(
+    server: ProxyServer,
+    manage: Callable[[ASGIApp], Sessions],
+    settings: Settings,
+    host: str,
+    health: Callable[[], Mapping[str, Any]],
+) -> Starlette:
+    """The ASGI app; `manage` puts the keeper of sessions around the SDK's app, `health` tells how servers stand."""
+    manager = StreamableHTTPSessionManager(
+        app=server, session_idle_timeout=settings.scope_idle, max_sessions=settings.max_scopes
+    )
+    endpoint = manage(StreamableHTTPASGIApp(manager))
+    exposed = not is_loopback(host) or not all(is_loopback(name) for name in settings.allowed_hosts)
+
+    async def answer_health(request: Request) -> JSONResponse:
+        told = health()
+        open_to_all = not settings.tokens or principal_of(request) is not None
+        return JSONResponse(told if open_to_all else {"status": told["status"]})
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        async with manager.run():
+            yield
+
+    return Starlette(
+        routes=[
+            Route("/mcp", endpoint=endpoint),
+            Route("/mcp/{namespace}", endpoint=endpoint),
+            Route(HEALTH, answer_health, methods=["GET"]),
+        ],
+        middleware=[
+            Middleware(Guard, settings.allowed_hosts, settings.allowed_origins, any_address=not is_loopback(host)),
+            Middleware(
+                CORSMiddleware,
+                allow_origin_regex=origin_pattern(settings.allowed_origins),
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*"],
+                expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
+            ),
+            Middleware(Bearer, settings.tokens, required=exposed, but=HEALTH),
+        ],
+        lifespan=lifespan,
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the program, which has children to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+async def serve_http(app: Starlette, bound: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve `app` until cancelled; requests in work then have `GRACE` seconds."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE, ws="none"
+    )
+    server = _Uvicorn(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_watch, server, on_ready)
+        with anyio.CancelScope(shield=True):
+            await server.serve(sockets=[bound])
+        tasks.cancel_scope.cancel()
+
+
+async def _watch(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
+    try:
+        while not server.started:  # noqa: ASYNC110 - as said below
+            await anyio.sleep(0.01)  # uvicorn has no event for it
+        on_ready()
+        await anyio.sleep_forever()
+    finally:
+        server.should_exit = True

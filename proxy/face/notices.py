@@ -1,0 +1,123 @@
+"""Notices to clients: to handshake-era connections on their own stream, to modern ones on their listen streams."""
+
+from typing import Any, Final
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types import (
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ServerNotification,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    ToolListChangedNotification,
+)
+
+from proxy.core.scope import ScopeId
+from proxy.ports import Era, ListKind
+
+log = structlog.stdlib.get_logger("proxy.face")
+
+SEND_TIMEOUT: Final = 5.0
+"""Seconds for one notice to be taken; a client that does not read loses notices, nothing else."""
+
+EVENTS: Final[dict[ListKind, ServerEvent]] = {
+    "tools": ToolsListChanged(),
+    "resources": ResourcesListChanged(),
+    "prompts": PromptsListChanged(),
+}
+
+
+def notification(kind: ListKind) -> ServerNotification:
+    """The handshake era's notification that a list has changed."""
+    if kind == "tools":
+        return ToolListChangedNotification()
+    return ResourceListChangedNotification() if kind == "resources" else PromptListChangedNotification()
+
+
+class _Peer:
+    """A handshake-era connection and the notices that wait to be sent on it."""
+
+    def __init__(self, session: ServerSession) -> None:
+        self.session = session
+        self.waiting: dict[ListKind, None] = {}
+        self.sending = False
+
+
+class Notices:
+    """A `Notifier`: knows the connections and listen streams of each scope, and never waits for any of them."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._peers: dict[ScopeId, dict[str, _Peer]] = {}
+        self._buses: dict[ScopeId, InMemorySubscriptionBus] = {}
+        self._listeners: dict[ScopeId, int] = {}
+
+    def meet(self, scope: ScopeId, connection: str, session: ServerSession) -> bool:
+        """Take note of a handshake-era connection; whether it is a new one. `session` is of any of its requests."""
+        peers = self._peers.setdefault(scope, {})
+        if connection in peers:
+            return False
+        peers[connection] = _Peer(session)
+        return True
+
+    def part(self, scope: ScopeId, connection: str) -> None:
+        """Forget a connection that has ended."""
+        peers = self._peers.get(scope, {})
+        peers.pop(connection, None)
+        if not peers:
+            self._peers.pop(scope, None)
+
+    def reaches(self, scope: ScopeId) -> bool:
+        """Whether some handshake-era connection of `scope` is there."""
+        return scope in self._peers
+
+    async def listen(
+        self, scope: ScopeId, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Serve one `subscriptions/listen` stream (2026-07-28): notices of its own scope alone."""
+        bus = self._buses.setdefault(scope, InMemorySubscriptionBus())
+        self._listeners[scope] = self._listeners.get(scope, 0) + 1
+        try:
+            return await ListenHandler(bus)(ctx, params)
+        finally:
+            self._listeners[scope] -= 1
+            if not self._listeners[scope]:
+                del self._listeners[scope], self._buses[scope]
+
+    def list_changed(self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None) -> None:
+        """Tell every client of `scope` of that era, except the connection `but`; never waits for any."""
+        if era == "modern":
+            if (bus := self._buses.get(scope)) is not None:
+                self._tasks.start_soon(bus.publish, EVENTS[kind])
+            return
+        for connection, peer in self._peers.get(scope, {}).items():
+            if connection != but:
+                peer.waiting[kind] = None
+                if not peer.sending:
+                    peer.sending = True
+                    self._tasks.start_soon(self._send, peer)
+
+    async def _send(self, peer: _Peer) -> None:
+        """Send what waits for one connection; the same notice waiting twice is sent once."""
+        try:
+            while peer.waiting:
+                kind = next(iter(peer.waiting))
+                del peer.waiting[kind]
+                with anyio.move_on_after(SEND_TIMEOUT) as scope:
+                    await peer.session.send_notification(notification(kind))
+                if scope.cancelled_caught:
+                    log.warning("notice.not_taken", kind=kind)
+        finally:
+            peer.sending = False

@@ -1,0 +1,156 @@
+"""The protocol on this process's stdin and stdout, which nothing else can read or write meanwhile."""
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, cast
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from proxy.core.lines import LineBuffer
+
+log = structlog.stdlib.get_logger("proxy.face")
+
+CHUNK: Final = 64 * 1024
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client until its input ends or its end of our output closes."""
+    async with _wire() as (read, write):
+        await server.run(read, write, server.create_initialization_options(NotificationOptions()))
+
+
+@asynccontextmanager
+async def _wire() -> AsyncGenerator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
+    """Claim stdin and stdout: whatever else reads finds the end of input, whatever else writes lands on stderr.
+
+    The SDK's transport reads in a thread that cannot be cancelled, which keeps the process alive after SIGTERM.
+    """
+    source, sink = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    chunks = asyncio.StreamReader()
+    out = await _output(sink)
+    async with anyio.create_task_group() as tasks:
+        await _input(source, chunks)
+        tasks.start_soon(_read, chunks, incoming)
+        tasks.start_soon(_write, outgoing, out, incoming)
+        yield read, write
+        tasks.cancel_scope.cancel()
+
+
+async def _read(chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    buffer = LineBuffer()
+    with incoming, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while chunk := await chunks.read(CHUNK):
+            for line in buffer.feed(chunk):
+                if not line.strip():
+                    continue
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValidationError as error:
+                    log.warning("client.noise", problem=error.errors(include_url=False, include_input=False)[0]["msg"])
+                    continue
+                await incoming.send(SessionMessage(message))
+
+
+async def _write(
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    out: "_Output",
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    with outgoing:
+        async for item in outgoing:
+            try:
+                await out.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            except OSError:
+                incoming.close()  # nobody reads us: the same as the end of input
+                return
+
+
+class _Output(asyncio.Protocol):
+    """The writing end: `send` waits while the reader does not keep up.
+
+    Raises:
+        OSError: (from `send`) the reader is gone.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._transport: asyncio.WriteTransport | None = None
+        self._writable = anyio.Event()
+        self._writable.set()
+        self._lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._lost = True
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable = anyio.Event()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def send(self, data: bytes) -> None:
+        if self._transport is None:
+            await anyio.to_thread.run_sync(_write_all, self._fd, data, abandon_on_cancel=True)
+            return
+        await self._writable.wait()
+        if self._lost:
+            raise BrokenPipeError
+        self._transport.write(data)
+        await self._writable.wait()
+
+
+async def _output(fd: int) -> _Output:
+    out = _Output(fd)
+    if _can_be_polled(fd):
+        await asyncio.get_running_loop().connect_write_pipe(lambda: out, os.fdopen(fd, "wb", buffering=0))
+    return out
+
+
+async def _input(fd: int, chunks: asyncio.StreamReader) -> None:
+    loop = asyncio.get_running_loop()
+    if _can_be_polled(fd):
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(chunks), os.fdopen(fd, "rb", buffering=0))
+        return
+
+    def pump() -> None:
+        # A file, a terminal, /dev/null: reading blocks, in a thread that does not keep the process alive.
+        with suppress(RuntimeError):  # the loop has ended
+            while chunk := os.read(fd, CHUNK):
+                loop.call_soon_threadsafe(chunks.feed_data, chunk)
+            loop.call_soon_threadsafe(chunks.feed_eof)
+
+    threading.Thread(target=pump, name="stdin", daemon=True).start()
+
+
+def _can_be_polled(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

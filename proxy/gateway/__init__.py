@@ -1,0 +1,1 @@
+"""The use cases: listing, calling, activating, announcing."""

@@ -1,0 +1,181 @@
+"""Passing requests on to the server that answers them: the one way from a caller to an upstream."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from proxy.core import wording
+from proxy.core.decision import Absence, Route, View, missing
+from proxy.core.errors import NotDelivered, ServerLost, ServerSilent, ServerUnavailable, Unknown
+from proxy.core.inventory import is_json, items
+from proxy.core.scope import called, handed_out
+from proxy.core.settings import Settings
+from proxy.gateway.gate import Gate
+from proxy.ports import Caller
+
+
+class Forwarding:
+    """Calls tools, gets prompts and reads resources for callers, through the gate."""
+
+    def __init__(self, gate: Gate, settings: Settings) -> None:
+        self._gate = gate
+        self._settings = settings
+
+    async def call_tool(self, caller: Caller, params: Mapping[str, Any], *, direct: bool = True) -> dict[str, Any]:
+        """Run `tools/call` with `params` under the original name; its result as it came.
+
+        What the model can put right, and a server that cannot answer, come back as a result with the error flag.
+        `direct`: the client called the tool under its own name, which shows that it knows the current list.
+
+        Raises:
+            Unknown: no tool of that name exists for the caller.
+            Rejection: the server's own JSON-RPC error.
+        """
+        name: str = params["name"]
+        found = await self._find_tool(caller, name)
+        if not isinstance(found, Route):
+            return found
+        if direct:
+            await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
+        try:
+            result = await self._send(caller, "tools", name, found, "tools/call", params, repeat=_may_repeat(found))
+        except ServerUnavailable as error:
+            return wording.refusal(wording.not_available(name, error.server, error.reason))
+        except ServerLost as error:
+            return wording.refusal(wording.call_lost(name, error.server, error.reason))
+        except ServerSilent as error:
+            return wording.refusal(wording.call_timed_out(name, error.server, error.limit))
+        if uris := frozenset(_uris(result)):
+            await self._gate.change(caller.scope, lambda state: handed_out(state, found.server, uris))
+        return result
+
+    async def get_prompt(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `prompts/get` with `params` under the original name; its result as it came.
+
+        Raises:
+            Unknown: no prompt of that name exists for the caller.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+            Rejection: the server's own JSON-RPC error.
+        """
+        name: str = params["name"]
+        found = (await self._view(caller)).prompts.get(name)
+        if found is None:
+            raise Unknown(f"Unknown prompt: {name}")
+        return await self._send(caller, "prompts", name, found, "prompts/get", params, repeat=True)
+
+    async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `resources/read` at the server that owns the URI; its result as it came.
+
+        Raises:
+            Unknown: no such resource exists for the caller.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+            Rejection: the server's own JSON-RPC error.
+        """
+        uri: str = params["uri"]
+        for last in (False, True):
+            server = await self._owner(caller, uri)
+            link = await self._gate.upstreams.connected(server)
+            if await self._owner(caller, uri) != server:
+                raise Unknown(f"Unknown resource: {uri}")
+            try:
+                return await link.request("resources/read", params, caller.channel.progress)
+            except (NotDelivered, ServerLost):
+                if last:
+                    raise
+        raise AssertionError
+
+    async def _view(self, caller: Caller) -> View:
+        return self._gate.sight((await self._gate.state(caller.scope)).active).view
+
+    async def _owner(self, caller: Caller, uri: str) -> str:
+        state = await self._gate.state(caller.scope)
+        server = self._gate.sight(state.active).view.owner_of(uri) or state.handed_out.get(uri)
+        if server is None:
+            raise Unknown(f"Unknown resource: {uri}")
+        return server
+
+    async def _find_tool(self, caller: Caller, name: str) -> Route | dict[str, Any]:
+        """The route of `name`, or the refusal that helps; a server that is on its way is waited for.
+
+        Raises:
+            Unknown: no tool of that name exists for the caller.
+        """
+        gate = self._gate
+        route = (await self._view(caller)).tools.get(name)
+        if route is not None:
+            return route
+        state = await gate.state(caller.scope)
+        absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
+        if absent is None or absent.why is Absence.UNAVAILABLE:
+            await self._wait_for_servers(state.active, absent.server if absent else None)
+            route = (await self._view(caller)).tools.get(name)
+            if route is not None:
+                return route
+            state = await gate.state(caller.scope)
+            absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
+        if absent is None:
+            raise Unknown(wording.unknown_tool(name))
+        if absent.why is not Absence.UNAVAILABLE:
+            return wording.refusal(wording.not_active(name, absent))
+        status = gate.upstreams.status(absent.server)
+        if status.state == "ready":
+            raise Unknown(wording.unknown_tool(name))
+        return wording.refusal(wording.not_available(name, absent.server, status.reason or status.state))
+
+    async def _wait_for_servers(self, active: tuple[str, ...], certain: str | None) -> None:
+        """Wait for the server that must have a tool, else for those of active skills whose offer is not known yet."""
+        upstreams = self._gate.upstreams
+        if certain is not None:
+            upstreams.need([certain])
+            await upstreams.settled([certain], self._settings.activation_wait)
+            return
+        servers = self._gate.catalogue.servers_of(active)
+        coming = [server for server in servers if upstreams.status(server).state in ("idle", "starting")]
+        if coming:
+            upstreams.need(coming)
+            await upstreams.settled(coming, self._settings.list_wait)
+
+    async def _send(
+        self,
+        caller: Caller,
+        kind: Literal["tools", "prompts"],
+        name: str,
+        route: Route,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        repeat: bool,
+    ) -> dict[str, Any]:
+        """Send to the server of `route`, deciding again once there is a connection: the wait may have changed things.
+
+        A lost connection is made again once; `repeat` says whether the request may run twice.
+        """
+        for last in (False, True):
+            link = await self._gate.upstreams.connected(route.server)
+            now: Route | None = getattr(await self._view(caller), kind).get(name)
+            if now is None or (now.server, now.original) != (route.server, route.original):
+                raise Unknown(wording.unknown_tool(name))
+            try:
+                return await link.request(method, {**params, "name": route.original}, caller.channel.progress)
+            except NotDelivered as error:
+                if last:
+                    raise ServerUnavailable(route.server, error.reason) from error
+            except ServerLost:
+                if last or not repeat:
+                    raise
+        raise AssertionError
+
+
+def _may_repeat(route: Route) -> bool:
+    """Whether the server says that running the tool twice does no harm (design rule 27)."""
+    hints = route.definition.get("annotations")
+    return is_json(hints) and (hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True)
+
+
+def _uris(result: Mapping[str, Any]) -> Iterator[str]:
+    """The resource URIs that a tool result hands out: links and embedded resources (design rule 6)."""
+    for block in items(result.get("content")):
+        if not is_json(block):
+            continue
+        holder = block if block.get("type") == "resource_link" else block.get("resource")
+        if is_json(holder) and isinstance(uri := holder.get("uri"), str):
+            yield uri

@@ -1,0 +1,59 @@
+"""What a caller's lists show."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.core.settings import Settings
+from proxy.core.skill_tool import skill_call_tool
+from proxy.gateway.gate import Gate, Sight
+from proxy.ports import Caller
+
+
+class Listing:
+    """Lists for callers, in the order of design rule 8."""
+
+    def __init__(self, gate: Gate, settings: Settings) -> None:
+        self._gate = gate
+        self._settings = settings
+
+    async def tools(self, caller: Caller) -> list[dict[str, Any]]:
+        """The tools that `caller` sees, `SKILL` first."""
+        sight = await self._sight(caller)
+        own = 1 if self._gate.catalogue.skills else 0
+        shown = sight.stable if self.stable(caller) else sight.tools
+        call = [skill_call_tool()] if self.shows_call_route(caller) else []
+        return [*shown[:own], *call, *shown[own:]]
+
+    async def resources(self, caller: Caller) -> Sequence[dict[str, Any]]:
+        """The resources of all servers that `caller` may see."""
+        return (await self._sight(caller)).resources
+
+    async def templates(self, caller: Caller) -> Sequence[dict[str, Any]]:
+        """The resource templates of all servers that `caller` may see."""
+        return (await self._sight(caller)).templates
+
+    async def prompts(self, caller: Caller) -> Sequence[dict[str, Any]]:
+        """The prompts of all servers that `caller` may see."""
+        return (await self._sight(caller)).prompts
+
+    def stable(self, caller: Caller) -> bool:
+        """Whether the lists of `caller` stay the same whatever is activated (design rule 12)."""
+        return caller.era == "modern" and self._settings.modern_listing == "stable"
+
+    def shows_call_route(self, caller: Caller) -> bool:
+        """Whether `caller` has the tool `SKILL_CALL` (design rule 17)."""
+        if not self._gate.catalogue.skills or self._settings.call_route == "off":
+            return False
+        if self._settings.call_route == "on" or self.stable(caller):
+            return True
+        return caller.client.startswith(self._settings.call_route_clients)
+
+    async def _sight(self, caller: Caller) -> Sight:
+        """What `caller` sees, after waiting a little for servers that are on their way (design rule 26)."""
+        state = await self._gate.state(caller.scope)
+        servers = self._gate.catalogue.servers_of(state.active)
+        if any(self._gate.upstreams.status(server).state in ("idle", "starting") for server in servers):
+            self._gate.upstreams.need(servers)
+            await self._gate.upstreams.settled(servers, self._settings.list_wait)
+            state = await self._gate.state(caller.scope)
+        return self._gate.sight(state.active)

@@ -1,0 +1,54 @@
+"""Logging to stderr: readable on a terminal, JSON otherwise, every text masked."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import cast
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from proxy.core.masking import Masker
+
+
+def configure(level: str, masker: Masker) -> None:
+    """Send our events, and those of libraries from warnings up, to stderr; never to stdout, which is the protocol's."""
+
+    def mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {key: _masked(masker, value) for key, value in event.items()}
+
+    terminal = sys.stderr.isatty()
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
+        structlog.processors.format_exc_info,
+        mask,
+    ]
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            foreign_pre_chain=shared,
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    logging.getLogger("proxy").setLevel(level.upper())
+
+
+def _masked(masker: Masker, value: object) -> object:
+    """Texts without secrets; numbers and truth values as they are; anything else as text without secrets."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [_masked(masker, inner) for inner in cast("Sequence[object]", value)]
+    return masker.mask(value if isinstance(value, str) else repr(value))

@@ -1,0 +1,1 @@
+"""Where scope state is kept."""

@@ -1,0 +1,1 @@
+"""Towards servers: connections and what they offer."""
