@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import get_args
 from urllib.parse import urlsplit
 
 from proxy.config.document import Plain
 from proxy.config.expand import complaints, has_placeholder
-from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, ServerEntry
+from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, Kind, ServerEntry
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.core.names import SEPARATOR, sanitised
 
 URLS = ("url", "httpUrl", "serverUrl")
 ENV_FILES = ("env_file", "envFile")
+KINDS = get_args(Kind)
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -132,7 +134,7 @@ def _check_kind(entry: dict[str, Plain], url: str | None, place: Place, findings
     elif not command and not url:
         what = "has neither command nor url: write command for a program to start, url for a server that runs elsewhere"
         findings.problem(place, what)
-    elif isinstance(kind, str) and command != (kind == "stdio"):
+    elif kind in KINDS and command != (kind == "stdio"):
         what = f"goes with {'a url' if command else 'a command'}, but there is {'a command' if command else f'a {url}'}"
         findings.problem((*place, "type"), f"{kind} {what}: correct one of them")
     elif command:

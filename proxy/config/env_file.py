@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
 
 class UnreadableEnvFile(Exception):
@@ -26,5 +27,8 @@ def read_env_file(path: Path) -> Mapping[str, str]:
         raise UnreadableEnvFile(f"{path} cannot be read: {error.strerror or error}") from None
     if "\0" in text:
         raise UnreadableEnvFile(f"{path} is not a text file")
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            raise UnreadableEnvFile(f"{path}:{binding.original.line} is not of the form NAME=value")
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}

@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[!-~]+")
 class Loaded:
     """What a configuration file says.
 
-    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills. `servers`: key -> those
+    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them. `servers`: key -> those
     that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`: values to
     mask. `notes`: `file:line: path: what`, by line.
     """
@@ -160,18 +160,14 @@ def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry]) -> Catalogue:
             prefixes={key: key if entry.prefix is None else entry.prefix for key, entry in enabled.items()},
             limit=parts.proxy.name_limit,
         ),
-        skills=tuple(_skill(id_, entry, enabled) for id_, entry in parts.skills.items() if entry.enabled),
+        skills=tuple(_skill(id_, entry) for id_, entry in parts.skills.items() if entry.enabled),
         denied={server: Allow.of(tools) for server, tools in parts.denied.items() if server in enabled},
     )
 
 
-def _skill(id_: str, entry: SkillEntry, enabled: Mapping[str, ServerEntry]) -> Skill:
+def _skill(id_: str, entry: SkillEntry) -> Skill:
     def granted(lists: Mapping[str, tuple[str, ...]]) -> Mapping[str, Allow]:
-        return {
-            server: Allow.of(entries) if entries else EVERYTHING
-            for server, entries in lists.items()
-            if server in enabled
-        }
+        return {server: Allow.of(entries) if entries else EVERYTHING for server, entries in lists.items()}
 
     return Skill(
         id=id_,

@@ -88,6 +88,8 @@ def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
 _SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
 """What an editor takes for text here: it reads `8080` and `on` as what they look like; the proxy reads text."""
 
+Kind: TypeAlias = Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"]
+"""How clients call the ways to reach a server."""
 Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
 Seconds: TypeAlias = Annotated[
     float, BeforeValidator(_seconds), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
@@ -121,7 +123,7 @@ class _Part(BaseModel):
 class ServerEntry(_Part):
     """An MCP server: a program to start (command) or one elsewhere (url). Entries of clients work as pasted."""
 
-    type: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = Field(
+    type: Kind | None = Field(
         default=None,
         description="How it is reached. Default: stdio where there is a command, http where there is a url.",
     )
@@ -280,7 +282,9 @@ class File(_Part):
     env_file: str | None = Field(
         default=None, description="A dotenv file, relative to this file: for ${VAR} where the environment has none."
     )
-    proxy: ProxyBlock = Field(default_factory=ProxyBlock, description="Settings of the proxy itself.")
+    proxy: ProxyBlock = Field(
+        default_factory=ProxyBlock, description="Settings of the proxy itself: waiting, names, HTTP, logs."
+    )
 
 
 def known_keys(place: Place) -> tuple[str, ...]:

@@ -43,7 +43,6 @@ def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]
 def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
     view = decide(catalogue, (), inventory, Step(skill.id))
     problems = [f"server {server} does not start" for server in catalogue.servers_of([skill.id]) if server in failed]
-    problems += [f"server {server} is switched off" for server in sorted(skill.servers - set(catalogue.servers))]
     for server, allow in skill.tools.items():
         if server in inventory:
             names = [tool["name"] for tool in inventory[server].tools]
@@ -91,9 +90,6 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
         for name in names:
             if (server, name) in reached and catalogue.naming.altered(server, name):
                 yield f"server {server}: tool {name} is shown as {catalogue.naming.expose(server, name)}"
-    for server in catalogue.servers:
-        if server not in catalogue.needed:
-            yield f"server {server}: no skill names it, so it is never started"
 
 
 def _idle(allow: Allow, names: list[str]) -> list[str]:

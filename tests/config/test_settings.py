@@ -1,0 +1,132 @@
+"""The `proxy:` block, the top level, and refusing a file whole (design rule 21)."""
+
+import pytest
+
+from proxy.core.settings import Settings
+
+
+def test_without_a_block_the_settings_are_the_defaults(room):
+    """Those of the core."""
+    loaded = room.load("")
+    assert loaded.settings == Settings()
+    assert loaded.catalogue.naming.limit == 48
+
+
+def test_every_setting_is_read(room):
+    """With `on` and `off` as the words they are."""
+    loaded = room.load(
+        """
+        proxy:
+          list_wait: 1
+          activation_wait: 2.5
+          call_route: on
+          call_route_clients: [me]
+          modern_listing: stable
+          max_scopes: 5
+          scope_idle: 60
+          name_limit: 128
+          tokens: {alice: "${ALICE_TOKEN}", bob: "bob-${SUFFIX:-1}"}
+          allowed_hosts: ["proxy.example:*"]
+          allowed_origins: ["https://app.example"]
+          log_level: debug
+        """,
+        {"ALICE_TOKEN": "alice-token"},
+    )
+    assert loaded.settings == Settings(
+        list_wait=1.0,
+        activation_wait=2.5,
+        call_route="on",
+        call_route_clients=("me",),
+        modern_listing="stable",
+        max_scopes=5,
+        scope_idle=60.0,
+        tokens={"alice": "alice-token", "bob": "bob-1"},
+        allowed_hosts=("proxy.example:*",),
+        allowed_origins=("https://app.example",),
+        log_level="debug",
+    )
+    assert loaded.catalogue.naming.limit == 128
+    assert {"alice-token", "bob-1"} <= loaded.secrets
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("list_wait: 0", "list_wait: must be a number of seconds greater than 0, such as 30"),
+        ("max_scopes: 1.5", "max_scopes: must be a whole number greater than 0"),
+        ("max_scopes: 0", "max_scopes: must be a whole number greater than 0"),
+        (f"max_scopes: {'9' * 5000}", "max_scopes: must be a whole number greater than 0"),
+        ("name_limit: 15", "name_limit: must be between 16 and 128"),
+        ("name_limit: 129", "name_limit: must be between 16 and 128"),
+        ("name_limit: x", "name_limit: must be a whole number greater than 0"),
+        ("call_route: yes", "call_route: must be one of 'auto', 'on' or 'off'"),
+        ("log_level: loud", "log_level: must be one of 'debug', 'info', 'warning' or 'error'"),
+        ("allowed_hosts: h", "allowed_hosts: must be a list, not text"),
+        ("list_wiat: 3", "list_wiat: unknown key: did you mean 'list_wait'?"),
+        ("tokens: ~", "tokens: is empty: write {} if nothing belongs there, or leave it out"),
+        ("tokens: {a: ~}", 'tokens.a: is empty: write "" for empty text; quote it if it is a word'),
+        ("tokens: {a: '${NOPE}'}", "tokens.a: variable NOPE is not set"),
+        ("tokens: {a: '${input:x}'}", "tokens.a: ${input:x} is not a variable"),
+        ("tokens: {a: ''}", "tokens.a: a token is not empty and holds printable ASCII characters without spaces"),
+        ("tokens: {a: 'b c'}", "tokens.a: a token is not empty and holds printable ASCII characters without spaces"),
+        ("tokens: {a: é}", "tokens.a: a token is not empty and holds printable ASCII characters without spaces"),
+        ("tokens: {a: x, b: x}", "tokens.b: another name has the same token: each needs its own"),
+        ("tokens: {'': x}", 'tokens."": a token needs a name that is not empty'),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_said_with_what_to_do(room, setting, problem):
+    """In words for people, with line and path."""
+    (said,) = room.problems(f"proxy:\n  {setting}\n")
+    assert said.startswith(f"2: proxy.{problem}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("skils: {}", "1: skils: unknown key: did you mean 'skill_configs'?"),
+        ("server: {}", "1: server: unknown key: did you mean 'servers'?"),
+        ("servers: []", "1: servers: must be a mapping (key: value), not a list"),
+        ("servers:", "1: servers: is empty: write {} if nothing belongs there, or leave it out"),
+        ("proxy: x", "1: proxy: must be a mapping (key: value), not text"),
+        ("env_file: [a]", "1: env_file: must be text, not a list"),
+        ("black_tool_actions: x", "1: black_tool_actions: must be a mapping (key: value), not text"),
+    ],
+)
+def test_the_top_level_is_checked_too(room, text, problem):
+    """With the nearest known key."""
+    assert room.problems(text) == [problem]
+
+
+def test_every_problem_is_named_at_once_by_line(room):
+    """Rule 21: a fault in one place hides none elsewhere."""
+    text = """\
+servers:
+  time: {command: x, timeout: soon}
+  time: {command: y}
+  web: {url: ftp://x, prefix: a__b}
+  git: {command: "${input:x}", comand: y}
+  none: {}
+skill_configs:
+  a:
+    active: maybe
+    tool_list: {tiem: [], time: ~}
+black_tool_actions: {wbe: x}
+proxy: {log_level: loud}
+env_file: none.env
+"""
+    found = [problem.split(": ")[0:2] for problem in room.problems(text)]
+    assert found == [
+        ["2", "servers.time.timeout"],
+        ["3", "servers.time"],
+        ["4", "servers.web.url"],
+        ["4", "servers.web.prefix"],
+        ["5", "servers.git.command"],
+        ["5", "servers.git.comand"],
+        ["6", "servers.none"],
+        ["9", "skill_configs.a.active"],
+        ["10", "skill_configs.a.tool_list.tiem"],
+        ["10", "skill_configs.a.tool_list.time"],
+        ["11", "black_tool_actions.wbe"],
+        ["12", "proxy.log_level"],
+        ["13", "env_file"],
+    ]

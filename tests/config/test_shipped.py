@@ -1,0 +1,105 @@
+"""The files in config/: they load, and the schema that editors use fits them and the program."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from proxy.config import schema
+from proxy.config.load import load
+from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, ServerEntry, SkillEntry
+
+CONFIG = Path(__file__).parents[2] / "config"
+SCHEMA = schema.schema()
+
+
+def fits(data):
+    return jsonschema.Draft7Validator(SCHEMA).is_valid(data)
+
+
+def test_the_schema_file_is_what_the_program_prints(capsys):
+    """`python -m proxy.config.schema > config/skills.schema.json` keeps it so."""
+    assert (CONFIG / "skills.schema.json").read_text(encoding="utf-8") == schema.text()
+
+
+def test_the_schema_is_draft_07():
+    """And holds nothing of a later draft."""
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    assert "$defs" not in schema.text()
+    assert "prefixItems" not in schema.text()
+
+
+@pytest.mark.parametrize("name", ["skills.yaml", "example.yaml"])
+def test_the_shipped_files_load_without_problems_and_fit_the_schema(name):
+    """Also as an editor reads them, and without any variable set."""
+    loaded = load(CONFIG / name, {"PATH": "/usr/bin:/bin", "HOME": "/"})
+    text = (CONFIG / name).read_text(encoding="utf-8")
+    assert loaded.catalogue.skills
+    assert all("is not set" not in reason for reason in loaded.unstartable.values())
+    assert text.startswith("# yaml-language-server: $schema=./skills.schema.json\n")
+    jsonschema.Draft7Validator(SCHEMA).validate(yaml.safe_load(text))
+
+
+def test_the_default_file_has_no_notes_and_no_secrets():
+    """Nothing to explain to somebody who has just begun."""
+    loaded = load(CONFIG / "skills.yaml", {"PATH": "/usr/bin:/bin", "HOME": "/"})
+    assert loaded.notes == ()
+    assert loaded.secrets == frozenset()
+    assert [skill.id for skill in loaded.catalogue.skills if skill.active] == ["clock"]
+    assert loaded.catalogue.needed == {"time", "git", "fetch"}
+    assert all(skill.desc and len(skill.usage) > 100 for skill in loaded.catalogue.skills)
+
+
+def test_the_example_shows_every_setting():
+    """With the defaults of the program, where it does not say otherwise."""
+    text = (CONFIG / "example.yaml").read_text(encoding="utf-8")
+    models = (File, ProxyBlock, ServerEntry, SkillEntry)
+    for key in (field.alias or name for model in models for name, field in model.model_fields.items()):
+        assert key in text
+    defaults = load(CONFIG / "example.yaml", {}).settings
+    assert defaults == load(CONFIG / "skills.yaml", {}).settings
+
+
+def test_every_field_has_a_description():
+    """Editors show it on hover."""
+    for part in (SCHEMA, *SCHEMA["definitions"].values()):
+        for name, field in part["properties"].items():
+            described = field if "description" in field else SCHEMA["definitions"][field["$ref"].split("/")[-1]]
+            assert described["description"], name
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"servers": {"a": {"command": "x", "env": {"PORT": 8080, "FLAG": True}, "args": ["-p", 80], "timeout": 60}}},
+        {"mcpServers": {"a": {"url": "http://h", **{key: [None, {"a": 1}] for key in CLIENT_KEYS}}}},
+        {
+            "mcp_servers": {},
+            "skill_configs": {"a": {"active": True, "tool_list": {"x": [], "y": "*", "z": ["a", 1.1]}}},
+        },
+        {"black_tool_actions": {"a": "*", "b": ["x"]}, "$schema": "./skills.schema.json", "proxy": {"name_limit": 64}},
+    ],
+)
+def test_the_schema_takes_what_the_program_takes(data):
+    """With the types that editors see."""
+    assert fits(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"skils": {}},
+        {"servers": {"a": {"comand": "x"}}},
+        {"servers": {"a": {"command": None}}},
+        {"servers": {"a": {"command": "x", "disabled": "maybe"}}},
+        {"servers": {"a": {"command": "x", "timeout": 0}}},
+        {"skill_configs": {"a": {"tool_list": {"x": None}}}},
+        {"skill_configs": {"a": {"tool_list": {"x": {}}}}},
+        {"black_tool_actions": {"a": []}},
+        {"proxy": {"name_limit": 8}},
+    ],
+)
+def test_the_schema_marks_what_the_program_refuses(data):
+    """So that the editor says it first."""
+    assert not fits(data)
