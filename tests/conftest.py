@@ -2,12 +2,14 @@
 
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,9 +28,15 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDER = ROOT / "tests" / "servers" / "recorder.py"
 PATIENCE = 20.0
 """Seconds after which a wait counts as failed."""
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of plain HTTP: without it each would read all certificate authorities first."""
+BIG = 64 * 1024 * 1024
+"""Bytes of one event that clients here accept; the SDK's own limit of 1 MiB would hide what the proxy can do."""
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 MODES = ("legacy", "auto", MODERN)
+ERAS = ("legacy", MODERN)
+"""Modes that differ on a namespace and over stdio, where `auto` comes to the modern era."""
 
 Json: TypeAlias = dict[str, Any]
 
@@ -90,6 +98,35 @@ class Record:
         with anyio.fail_after(PATIENCE):
             while sum(marker in json.dumps(entry) for entry in self.received(method)) < times:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
+
+    @asynccontextmanager
+    async def over_http(self, port: int) -> AsyncGenerator[None]:
+        """Run it as a Streamable HTTP server, which answers inside."""
+        arguments = [str(RECORDER), "--log", str(self.log), "--name", self.name, "--http", str(port)]
+        process = subprocess.Popen([sys.executable, *arguments])  # noqa: ASYNC220
+        try:
+            with anyio.fail_after(PATIENCE):
+                while not await _answers(port):  # noqa: ASYNC110 - another process listens
+                    await anyio.sleep(0.02)
+            yield
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+async def _answers(port: int) -> bool:
+    try:
+        async with await anyio.connect_tcp("127.0.0.1", port):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
@@ -226,7 +263,6 @@ class Peer:
 
     client: Client
     wire: Wire
-    listening: anyio.Event = field(default_factory=anyio.Event)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Json:
         """Send one request with the connection's own envelope; its result as JSON."""
@@ -268,9 +304,7 @@ class Peer:
         if self.handshake:
             yield
             return
-        async with self.client.listen(
-            tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
-        ):
+        async with self.client.listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True):
             yield
 
 
@@ -280,10 +314,11 @@ async def _tapped(transport: Any, wire: Wire) -> AsyncGenerator[Any]:
         onward, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](inf)
 
         async def pump() -> None:
-            async with onward:
-                async for item in read:
-                    wire.note(item)
-                    await onward.send(item)
+            with suppress(anyio.BrokenResourceError):  # the client has closed before us
+                async with onward:
+                    async for item in read:
+                        wire.note(item)
+                        await onward.send(item)
 
         async with anyio.create_task_group() as tasks, incoming:
             tasks.start_soon(pump)
@@ -306,8 +341,10 @@ async def connected(
         if isinstance(target, str):
             sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
             async with (
-                httpx2.AsyncClient(headers=sent, timeout=httpx2.Timeout(PATIENCE, read=60)) as http,
-                _client(streamable_http_client(target, http_client=http), wire, mode, name) as client,
+                httpx2.AsyncClient(headers=sent, verify=NO_TLS, timeout=httpx2.Timeout(PATIENCE, read=60)) as http,
+                _client(
+                    streamable_http_client(target, http_client=http, max_sse_event_size=BIG), wire, mode, name
+                ) as client,
             ):
                 yield Peer(client, wire)
         else:
@@ -397,11 +434,15 @@ class Raw:
             sent["Mcp-Name"] = full["uri"]
         return await self.post(url, method, full, sent)
 
+    async def open_answer(self, url: str, headers: Mapping[str, str] | None = None, name: str = "raw") -> Answer:
+        """The answer to `initialize`."""
+        params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
+        return await self.post(url, "initialize", params, headers)
+
     async def open(self, url: str, token: str | None = None, name: str = "raw") -> dict[str, str]:
         """Open a session; the headers that its later requests carry."""
         own = {"Authorization": f"Bearer {token}"} if token else {}
-        params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
-        answer = await self.post(url, "initialize", params, own)
+        answer = await self.open_answer(url, own, name)
         assert answer.status == 200, answer
         headers = {**own, "Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": HANDSHAKE}
         told = await self.send(
@@ -473,5 +514,5 @@ def _messages(response: httpx2.Response) -> list[Json]:
 
 @pytest.fixture
 async def raw(anyio_backend: str) -> AsyncGenerator[Raw]:
-    async with httpx2.AsyncClient(timeout=httpx2.Timeout(PATIENCE)) as http:
+    async with httpx2.AsyncClient(verify=NO_TLS, timeout=httpx2.Timeout(PATIENCE)) as http:
         yield Raw(http)

@@ -29,7 +29,14 @@ def parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", parents=[config], help="serve clients")
     serve.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
     serve.add_argument("--host", default="127.0.0.1", help="address to bind to, with http (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=8765, help="port to bind to, with http; 0 takes a free one")
+    serve.add_argument(
+        "--port",
+        type=int,
+        choices=range(0x10000),
+        default=8765,
+        metavar="PORT",
+        help="port to bind to, with http; 0 takes a free one",
+    )
     serve.add_argument("--namespace", metavar="NAME", help="the scope of the client on stdio")
     serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of proxy.log_level")
 

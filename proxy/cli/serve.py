@@ -1,6 +1,7 @@
 """`serve`: run the proxy until the client is gone or a signal comes."""
 
 import argparse
+import json
 import signal
 import sys
 from functools import partial
@@ -42,12 +43,14 @@ def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
 
 async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) -> None:
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_stop_on_signal, tasks.cancel_scope)
-        async with running(loaded, own) as proxy:
-            if bound is None:
-                await serve_stdio(proxy.server)
-            else:
-                await serve_http(proxy.http(host), bound, partial(_tell, proxy, bound))
+        with anyio.CancelScope() as work:
+            # The receiver outlives the work: a second signal must not end the program before its servers have ended.
+            await tasks.start(_stop_on_signal, work)
+            async with running(loaded, own) as proxy:
+                if bound is None:
+                    await serve_stdio(proxy.server)
+                else:
+                    await serve_http(proxy.http(host), bound, partial(_tell, proxy, bound))
         tasks.cancel_scope.cancel()
 
 
@@ -67,7 +70,12 @@ def _tell(proxy: Running, bound: socket) -> None:
     host, port = bound.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
     skills = proxy.loaded.catalogue.skills
-    log.info("proxy.ready", url=url, skills=[skill.id for skill in skills])
+    claude = f"claude mcp add --transport http skills {url}"
+    others = json.dumps({"mcpServers": {"skills": {"type": "http", "url": url}}})
+    if not sys.stderr.isatty():  # where nobody reads along, everything is one event
+        log.info("proxy.ready", url=url, skills=[skill.id for skill in skills], claude_code=claude, others=others)
+        return
+    log.info("proxy.ready", url=url)
     lines = [
         "",
         f"mcp-skill-proxy serves {proxy.loaded.path} at {url}",
@@ -79,8 +87,8 @@ def _tell(proxy: Running, bound: socket) -> None:
         ),
         "",
         "Point a client at it:",
-        f"  Claude Code   claude mcp add --transport http skills {url}",
-        f'  others        {{"mcpServers": {{"skills": {{"type": "http", "url": "{url}"}}}}}}',
+        f"  Claude Code   {claude}",
+        f"  others        {others}",
         f"  a name of its own for each agent: {url}/NAME",
         "",
     ]

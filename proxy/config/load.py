@@ -29,9 +29,9 @@ _TOKEN = re.compile(r"[!-~]+")
 class Loaded:
     """What a configuration file says.
 
-    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them. `servers`: key -> those
-    that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`: values to
-    mask. `notes`: `file:line: path: what`, by line.
+    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them.
+    `servers`: key -> those that can be started; `unstartable`: key -> one line of reason, without secrets, for the
+    others. `secrets`: values to mask. `notes`: `file:line: path: what`, by line.
     """
 
     path: Path

@@ -84,11 +84,6 @@ class Catalogue:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
-    def place(self) -> Mapping[str, int]:
-        """Each server's place in the file."""
-        return {server: index for index, server in enumerate(self.servers)}
-
-    @cached_property
     def needed(self) -> frozenset[str]:
         """Servers that some skill names; no other is ever started (design rule 25)."""
         return frozenset(self.servers) & {server for skill in self.skills for server in skill.servers}

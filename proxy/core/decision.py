@@ -3,7 +3,7 @@
 Listing shows a view and calling looks up in a view; there is no other way to an upstream (design rule 1).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -100,7 +100,6 @@ def granting(catalogue: Catalogue, active: Collection[str], actor: Actor) -> tup
 def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, actor: Actor = CLIENT) -> View:
     """What `actor` may see and use while the skills `active` are active."""
     skills = granting(catalogue, active, actor)
-    ambiguous = clashes(catalogue, inventory)
     tools: list[Route] = []
     prompts: list[Route] = []
     resources: list[tuple[str, Json]] = []
@@ -114,25 +113,29 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
         templates += [(server, entry) for entry in offer.templates if _lists(listed, entry, "uriTemplate", "name")]
         named = EVERYTHING if allow.everything else union(skill.prompts.get(server, NOTHING) for skill in skills)
         prompts += [route for route in _prompts(catalogue, server, offer) if named.allows(route.original)]
+    two_tools, two_prompts = _met(catalogue, inventory, _tools), _met(catalogue, inventory, _prompts)
     return View(
-        tools={route.exposed: route for route in tools if route.exposed not in ambiguous},
-        prompts={route.exposed: route for route in prompts if route.exposed not in ambiguous},
+        tools={route.exposed: route for route in tools if route.exposed not in two_tools},
+        prompts={route.exposed: route for route in prompts if route.exposed not in two_prompts},
         resources=tuple(resources),
         templates=tuple(templates),
     )
 
 
 def clashes(catalogue: Catalogue, inventory: Inventory) -> frozenset[str]:
-    """Exposed names that more than one tool, or more than one prompt, has: none of those is exposed (design rule 19).
+    """Exposed names that two tools, or two prompts, would have: none of those is exposed (design rule 19)."""
+    return _met(catalogue, inventory, _tools) | _met(catalogue, inventory, _prompts)
 
-    Every offer counts, active or not, so that a name never leads to one thing now and to another later.
-    """
+
+def _met(
+    catalogue: Catalogue, inventory: Inventory, routes: Callable[[Catalogue, str, Offer], list[Route]]
+) -> frozenset[str]:
+    """Names that two routes have; all offers count, active or not, so that no name leads to this now and that later."""
     found: set[str] = set()
-    for routes in (_tools, _prompts):
-        seen: set[str] = set()
-        for server, offer in _offers(catalogue, inventory):
-            for route in routes(catalogue, server, offer):
-                (found if route.exposed in seen else seen).add(route.exposed)
+    seen: set[str] = set()
+    for server, offer in _offers(catalogue, inventory):
+        for route in routes(catalogue, server, offer):
+            (found if route.exposed in seen else seen).add(route.exposed)
     return frozenset(found)
 
 
@@ -142,7 +145,7 @@ def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name:
     An active one of them counts, else the first in the file. None: the caller may not know of the name, or nothing
     has it.
     """
-    if name in clashes(catalogue, inventory):
+    if name in _met(catalogue, inventory, _tools) or name in decide(catalogue, state.active, inventory).tools:
         return None
     found = [
         (skill.id, server)

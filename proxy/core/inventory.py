@@ -72,19 +72,37 @@ def template_matches(template: str, uri: str) -> bool:
     """Whether `uri` is an expansion of an RFC 6570 `template`.
 
     Simple expressions do not cross a `/`; `+`, `#`, `/` and exploded (`*`) ones may; `?` and `&` make a query that
-    may be missing.
+    may be missing, `.` and `;` a label or parameters that may be. Takes time in proportion to the product of both
+    lengths at most, whatever they hold.
     """
-    pattern: list[str] = []
-    last = 0
-    for match in _EXPRESSION.finditer(template):
-        pattern.append(re.escape(template[last : match.start()]))
-        expression = match.group(1)
-        if expression.startswith(("?", "&")):
-            pattern.append(r"(?:[?&][^#]*)?")
-        elif expression.startswith(("+", "#", "/", ".", ";")) or expression.endswith("*"):
-            pattern.append(r".*")
-        else:
-            pattern.append(r"[^/?#]+")
-        last = match.end()
-    pattern.append(re.escape(template[last:]))
-    return re.fullmatch("".join(pattern), uri) is not None
+    literal, *rest = _EXPRESSION.split(template)
+    ends = {len(literal)} if uri.startswith(literal) else set[int]()
+    for expression, literal in zip(rest[::2], rest[1::2], strict=True):
+        ends = {end + len(literal) for end in _expanded(expression, uri, ends) if uri.startswith(literal, end)}
+    return len(uri) in ends
+
+
+def _expanded(expression: str, uri: str, starts: set[int]) -> set[int]:
+    """Where `expression` may end when it begins at one of `starts`."""
+    first, stop, optional = _shape(expression)
+    ends = set(starts) if optional else set[int]()
+    inside = False
+    for place, character in enumerate(uri):
+        begins = place in starts and (first is None or character in first)
+        inside = (inside or begins) and character not in stop
+        if inside:
+            ends.add(place + 1)
+    return ends
+
+
+def _shape(expression: str) -> tuple[str | None, str, bool]:
+    """The characters that an expansion begins with (None: any), those that it never holds, whether it may be empty."""
+    match expression[:1]:
+        case "?" | "&":
+            return "?&", "#", True
+        case "." | ";" as mark:
+            return mark, "/?#", True
+        case "+" | "#" | "/":
+            return None, "", True
+        case _:
+            return (None, "", True) if expression.endswith("*") else (None, "/?#", False)

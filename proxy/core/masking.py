@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from urllib.parse import quote, quote_plus
 
 MASK = "***"
 SHORTEST = 4
@@ -19,27 +18,38 @@ def tells_a_secret(name: str) -> bool:
 
 
 class Masker:
-    """Replaces known secret values by `***`, also where they stand URL-encoded, JSON-escaped or line by line."""
+    """Replaces known secret values by `***`, also where they stand URL-encoded, escaped, or line by line."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms = {form for secret in secrets for form in _forms(secret)}
+        self._parts = {part for secret in secrets for part in _parts(secret)}
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
-        longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
-        return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        longest_first = sorted(self._parts, key=lambda part: (-len(part), part))
+        return re.compile("|".join(map(_in_any_form, longest_first))) if longest_first else None
 
     def mask(self, text: str) -> str:
         """`text` without the secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 
-def _forms(secret: str) -> Iterable[str]:
-    for part in {secret, *secret.splitlines(), *secret.split()}:
-        if len(part) < SHORTEST or part.lower() in {"bearer", "basic", "token"}:
-            continue
-        yield part
-        yield quote(part, safe="")
-        yield quote_plus(part)
-        yield json.dumps(part)[1:-1]
-        yield repr(part)[1:-1]
+def _parts(secret: str) -> set[str]:
+    parts = {secret, *secret.splitlines(), *secret.split()}
+    return {part for part in parts if len(part) >= SHORTEST and part.lower() not in {"bearer", "basic", "token"}}
+
+
+def _in_any_form(part: str) -> str:
+    return "".join(map(_forms, part))
+
+
+def _forms(character: str) -> str:
+    """A pattern for one character as it is, URL-encoded, or escaped as JSON, Python and JavaScript do."""
+    if character.isalnum() and character.isascii():
+        return character
+    forms = {re.escape(character), re.escape(f"\\{character}")}
+    forms |= {re.escape(text[1:-1]) for text in (json.dumps(character), repr(character))}
+    encoded = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
+    forms |= {"".join(f"%{byte:02X}" for byte in encoded), "".join(f"%{byte:02x}" for byte in encoded)}
+    if character == " ":
+        forms.add(r"\+")
+    return f"(?:{'|'.join(sorted(forms, key=lambda form: (-len(form), form)))})"

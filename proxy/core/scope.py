@@ -23,10 +23,11 @@ class ScopeId:
 class Evidence:
     """What one handshake-era connection has shown of its handling of list changes (design rule 17).
 
-    `announced`: exposed names that first appeared after a notice to this connection. `relists`: it has directly
-    called one of them, so it reads the list again after notices.
+    `before`: exposed names that were listed when it came. `announced`: names that first appeared after a notice to it.
+    `relists`: it has directly called one of those, so it reads the list again after notices.
     """
 
+    before: frozenset[str] = frozenset()
     announced: frozenset[str] = frozenset()
     relists: bool = False
 
@@ -83,7 +84,7 @@ def connected(state: ScopeState, connection: str) -> ScopeState:
     """The state with `connection` known, so that what is announced from now on counts for it."""
     if connection in state.evidence:
         return state
-    return replace(state, evidence={**state.evidence, connection: Evidence()})
+    return replace(state, evidence={**state.evidence, connection: Evidence(before=state.lists.tools)})
 
 
 def disconnected(state: ScopeState, connection: str) -> ScopeState:
@@ -97,8 +98,10 @@ def announced(state: ScopeState, lists: Lists) -> ScopeState:
     """The state after every known connection was told of `lists`; the same object when they are what it knew."""
     if lists == state.lists:
         return state
-    fresh = lists.tools - state.lists.tools
-    evidence = {key: replace(value, announced=value.announced | fresh) for key, value in state.evidence.items()}
+    evidence = {
+        key: replace(known, announced=known.announced | (lists.tools - known.before))
+        for key, known in state.evidence.items()
+    }
     return replace(state, lists=lists, evidence=evidence)
 
 
@@ -118,8 +121,7 @@ def relists(state: ScopeState, connection: str | None) -> bool:
 
 def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeState:
     """The state after a tool result of `server` handed out `uris`; the oldest beyond the limit are forgotten."""
-    fresh = {uri: server for uri in uris if state.handed_out.get(uri) != server}
-    if not fresh:
-        return state
-    kept = {uri: owner for uri, owner in state.handed_out.items() if uri not in fresh} | fresh
-    return replace(state, handed_out=dict(list(kept.items())[-HANDED_OUT_LIMIT:]))
+    fresh = dict.fromkeys(uris, server)
+    kept = [(uri, owner) for uri, owner in state.handed_out.items() if uri not in fresh]
+    remembered = [*kept, *fresh.items()][-HANDED_OUT_LIMIT:]
+    return state if remembered == list(state.handed_out.items()) else replace(state, handed_out=dict(remembered))

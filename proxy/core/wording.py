@@ -24,11 +24,15 @@ INSTRUCTIONS = (
 SCHEMA_BUDGET = 8 * 1024
 """Bytes of input schemas in one activation result; tools beyond it get a one-line signature."""
 
+CALL_ROUTE = (
+    'If one of them is not in your own list of tools, call it as SKILL_CALL({"tool": NAME, "arguments": {...}}).'
+)
+
 LINE_LIMIT = 120
 """Characters of a tool's description where only its first line is given."""
 
 _OUR_TAGS = re.compile(
-    r"<(?=/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|server_instructions)\b)",
+    r"<(?=\s*/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|server_instructions)\b)",
     re.IGNORECASE,
 )
 
@@ -95,14 +99,15 @@ def not_active(name: str, missing: Missing) -> str:
 
 def not_available(name: str, server: str, reason: str) -> str:
     """The refusal of a tool whose server cannot be reached; nothing was sent."""
-    return f"Tool {name} cannot be called: server {server} is not available ({reason}). The call was not sent."
+    why = without_our_tags(reason)
+    return f"Tool {name} cannot be called: server {server} is not available ({why}). The call was not sent."
 
 
 def call_lost(name: str, server: str, reason: str) -> str:
     """The answer to a call during which its server was lost."""
     return (
-        f"Server {server} was lost while it ran {name} ({reason}). It is unknown whether the call took effect: "
-        "check before you call it again."
+        f"Server {server} was lost while it ran {name} ({without_our_tags(reason)}). It is unknown whether the call "
+        "took effect: check before you call it again."
     )
 
 
@@ -137,14 +142,14 @@ def activation(
     if listed:
         parts.append("Tools you can use now:\n" + "\n".join(_line(tool) for tool in listed))
         if call_route:
-            parts.append(
-                "If one of them is not in your own list of tools, call it as "
-                'SKILL_CALL({"tool": NAME, "arguments": {...}}).'
-            )
+            parts.append(CALL_ROUTE)
     elif not problems:
         parts.append("This skill brings a guide and no tools." if not skill.tools else "No tools are available.")
     if problems:
-        parts.append("Not ready:\n" + "\n".join(f"- server {p.server} is {p.state}: {p.reason}" for p in problems))
+        parts.append(
+            "Not ready:\n"
+            + "\n".join(f"- server {p.server} is {p.state}: {without_our_tags(p.reason)}" for p in problems)
+        )
     structured: dict[str, Any] = {
         "action": "activate",
         "skill": skill.id,
@@ -152,7 +157,10 @@ def activation(
         "guide": skill.usage,
         "tools": listed,
         "problems": [{"server": p.server, "state": p.state, "reason": p.reason} for p in problems],
+        "message": head,
     }
+    if listed and call_route:
+        structured["call_route"] = CALL_ROUTE
     if instructions:
         structured["server_instructions"] = {told.server: told.text for told in instructions}
     return result("\n\n".join(parts), structured)
@@ -161,16 +169,14 @@ def activation(
 def offloading(skill: str, current: Sequence[str], *, was_active: bool) -> dict[str, Any]:
     """The result of offloading; what was not active is as wished, so it is no error."""
     done = f"skill {skill} {'offloaded' if was_active else 'not found'}, current skills: {list(current)!r}"
-    return result(done, {"action": "offload", "skill": skill, "current_skills": list(current)})
+    return result(done, {"action": "offload", "skill": skill, "current_skills": list(current), "message": done})
 
 
 def pinned(skill: str, current: Sequence[str]) -> dict[str, Any]:
     """The refusal to offload a pinned skill."""
-    return result(
-        f"skill {skill} is pinned and stays active, current skills: {list(current)!r}",
-        {"action": "offload", "skill": skill, "current_skills": list(current)},
-        error=True,
-    )
+    why = f"skill {skill} is pinned and stays active, current skills: {list(current)!r}"
+    structured = {"action": "offload", "skill": skill, "current_skills": list(current), "message": why}
+    return result(why, structured, error=True)
 
 
 def skill_not_found(action: str, wanted: str, catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
@@ -191,7 +197,7 @@ def listing(catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
         for skill in catalogue.skills
     ]
     lines = [
-        f"- {skill.id}{' (active)' if skill.id in current else ''}: "
+        f"- {skill.id}{' (pinned)' if skill.pinned else ' (active)' if skill.id in current else ''}: "
         f"{without_our_tags(skill.name)}: {without_our_tags(skill.desc)}"
         for skill in catalogue.skills
     ]
@@ -216,7 +222,7 @@ def tool_schema(skill: Skill, current: Sequence[str], route: Route) -> dict[str,
 
 def tool_not_in_skill(skill: Skill, wanted: str, known: Iterable[str], problems: Sequence[Problem]) -> dict[str, Any]:
     """The answer to `read` for a tool that the skill does not grant, or that no server offers at the moment."""
-    not_ready = "".join(f" Server {p.server} is {p.state}: {p.reason}." for p in problems)
+    not_ready = "".join(f" Server {p.server} is {p.state}: {without_our_tags(p.reason)}." for p in problems)
     return refusal(f"skill {skill.id} has no tool {wanted!r}. Its tools: {nearest(wanted, known)!r}.{not_ready}")
 
 
@@ -238,8 +244,8 @@ def described(
             tool["description"] = text if with_schemas else _first_line(text)
         if with_schemas:
             schema: Any = route.definition.get("inputSchema", {})
-            size = len(json.dumps(schema, ensure_ascii=False).encode("utf-8", "replace")) + len(
-                tool.get("description", "")
+            size = len(
+                (json.dumps(schema, ensure_ascii=False) + tool.get("description", "")).encode("utf-8", "replace")
             )
             if left is None or size <= left:
                 tool["inputSchema"] = schema
@@ -259,9 +265,8 @@ def signature(schema: object) -> str:
     if not is_json(schema) or not is_json(properties):
         return "(...)"
     needed = items(schema.get("required"))
-    return (
-        "(" + ", ".join(f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items()) + ")"
-    )
+    parts = (f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items())
+    return " ".join(f"({', '.join(parts)})".splitlines())
 
 
 def _type(schema: object) -> str:
@@ -271,7 +276,7 @@ def _type(schema: object) -> str:
 
 def _line(tool: dict[str, Any]) -> str:
     text = without_our_tags(tool.get("description", ""))
-    line = f"- {tool['name']}{tool.get('signature', '')}" + (f": {text}" if text else "")
+    line = f"- {tool['name']}{without_our_tags(tool.get('signature', ''))}" + (f": {text}" if text else "")
     if "inputSchema" in tool:
         line += f"\n  input schema: {without_our_tags(json.dumps(tool['inputSchema'], ensure_ascii=False))}"
     return line

@@ -27,6 +27,10 @@ GRACE: Final = 1
 """Seconds that open requests have to end once the proxy stops."""
 
 
+SESSIONS: Final = 10_000
+"""The bound on sessions, several of which can share a scope; scopes have their own."""
+
+
 class CannotListen(Exception):
     """The address cannot be served on; the text says why and what to do."""
 
@@ -35,18 +39,21 @@ def listen(host: str, port: int, settings: Settings) -> socket.socket:
     """A socket bound to the address; `port` 0 takes a free one.
 
     Raises:
-        CannotListen: it is off loopback without tokens, or cannot be bound.
+        CannotListen: others could reach it without a token, or it cannot be bound.
     """
-    if not is_loopback(host) and not settings.tokens:
+    if (way := _way_in(host, settings)) is not None and not settings.tokens:
         raise CannotListen(
-            f"{host} can be reached from other machines, and everybody there could use your servers: set proxy.tokens "
-            "in the configuration, or bind to 127.0.0.1"
+            f"{way} lets other machines in, and everybody there could use your servers: set proxy.tokens in the "
+            "configuration, or stay on loopback"
         )
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((host, port), family=family)
+        bound = socket.create_server((host, port), family=family)
     except OSError as error:
         raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror or error}; try another --port") from None
+    # asyncio sets it on sockets that it makes itself; without it an answer can wait 40 ms for a delayed ACK.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
 def http_app(
@@ -58,10 +65,9 @@ def http_app(
 ) -> Starlette:
     """The ASGI app; `manage` puts the keeper of sessions around the SDK's app, `health` tells how servers stand."""
     manager = StreamableHTTPSessionManager(
-        app=server, session_idle_timeout=settings.scope_idle, max_sessions=settings.max_scopes
+        app=server, session_idle_timeout=settings.scope_idle, max_sessions=max(SESSIONS, settings.max_scopes)
     )
     endpoint = manage(StreamableHTTPASGIApp(manager))
-    exposed = not is_loopback(host) or not all(is_loopback(name) for name in settings.allowed_hosts)
 
     async def answer_health(request: Request) -> JSONResponse:
         told = health()
@@ -88,10 +94,18 @@ def http_app(
                 allow_headers=["*"],
                 expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
             ),
-            Middleware(Bearer, settings.tokens, required=exposed, but=HEALTH),
+            Middleware(Bearer, settings.tokens, required=_way_in(host, settings) is not None, but=HEALTH),
         ],
         lifespan=lifespan,
     )
+
+
+def _way_in(host: str, settings: Settings) -> str | None:
+    """What lets requests from other machines in, if anything."""
+    if not is_loopback(host):
+        return f"--host {host}"
+    foreign = [name for name in settings.allowed_hosts if not is_loopback(name)]
+    return f"proxy.allowed_hosts: {foreign[0]}" if foreign else None
 
 
 class _Uvicorn(uvicorn.Server):

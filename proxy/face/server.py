@@ -156,7 +156,10 @@ class ProxyServer(Server[dict[str, Any]]):
 
     async def _listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         scope = self._identity.scope(ctx)
-        await self._gate.state(scope)
+        try:
+            await self._gate.state(scope)
+        except ProxyError as error:
+            raise _wire_error(error, ctx) from None
         return await self._notices.listen(scope, ctx, params)
 
     def _envelope(self, ctx: Context, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +172,7 @@ class ProxyServer(Server[dict[str, Any]]):
             if ctx.method in CACHEABLE_METHODS:
                 out |= {"ttlMs": 0, "cacheScope": "private"}
             kept[SERVER_INFO_META_KEY] = self.server_info_stamp
-        if kept:
+        if kept or meta == {}:
             out["_meta"] = kept
         return out
 

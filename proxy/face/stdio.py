@@ -38,8 +38,8 @@ async def _wire() -> AsyncGenerator[
 
     The SDK's transport reads in a thread that cannot be cancelled, which keeps the process alive after SIGTERM.
     """
-    source, sink = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
+    source, sink = _private(0), _private(1)
+    null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
@@ -51,8 +51,17 @@ async def _wire() -> AsyncGenerator[
         await _input(source, chunks)
         tasks.start_soon(_read, chunks, incoming)
         tasks.start_soon(_write, outgoing, out, incoming)
+        tasks.start_soon(_watch, out, incoming)
         yield read, write
         tasks.cancel_scope.cancel()
+
+
+def _private(fd: int) -> int:
+    """A descriptor of our own for what `fd` leads to; of nothing where it is closed."""
+    try:
+        return os.dup(fd)
+    except OSError:
+        return os.open(os.devnull, os.O_RDWR)
 
 
 async def _read(chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
@@ -84,6 +93,12 @@ async def _write(
                 return
 
 
+async def _watch(out: "_Output", incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Nobody reads us any more: the same as the end of input."""
+    await out.lost.wait()
+    incoming.close()
+
+
 class _Output(asyncio.Protocol):
     """The writing end: `send` waits while the reader does not keep up.
 
@@ -96,13 +111,13 @@ class _Output(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._writable = anyio.Event()
         self._writable.set()
-        self._lost = False
+        self.lost = anyio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._lost = True
+        self.lost.set()
         self._writable.set()
 
     def pause_writing(self) -> None:
@@ -116,7 +131,7 @@ class _Output(asyncio.Protocol):
             await anyio.to_thread.run_sync(_write_all, self._fd, data, abandon_on_cancel=True)
             return
         await self._writable.wait()
-        if self._lost:
+        if self.lost.is_set():
             raise BrokenPipeError
         self._transport.write(data)
         await self._writable.wait()

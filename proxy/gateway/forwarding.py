@@ -13,6 +13,10 @@ from proxy.gateway.gate import Gate
 from proxy.ports import Caller
 
 
+class Withdrawn(Exception):
+    """What was exposed when the request came is exposed no more, or leads elsewhere, once there is a connection."""
+
+
 class Forwarding:
     """Calls tools, gets prompts and reads resources for callers, through the gate."""
 
@@ -38,13 +42,15 @@ class Forwarding:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
         try:
             result = await self._send(caller, "tools", name, found, "tools/call", params, repeat=_may_repeat(found))
+        except Withdrawn:
+            return await self.call_tool(caller, params, direct=direct)
         except ServerUnavailable as error:
             return wording.refusal(wording.not_available(name, error.server, error.reason))
         except ServerLost as error:
             return wording.refusal(wording.call_lost(name, error.server, error.reason))
         except ServerSilent as error:
             return wording.refusal(wording.call_timed_out(name, error.server, error.limit))
-        if uris := frozenset(_uris(result)):
+        if uris := tuple(_uris(result)):
             await self._gate.change(caller.scope, lambda state: handed_out(state, found.server, uris))
         return result
 
@@ -60,7 +66,10 @@ class Forwarding:
         found = (await self._view(caller)).prompts.get(name)
         if found is None:
             raise Unknown(f"Unknown prompt: {name}")
-        return await self._send(caller, "prompts", name, found, "prompts/get", params, repeat=True)
+        try:
+            return await self._send(caller, "prompts", name, found, "prompts/get", params, repeat=True)
+        except Withdrawn:
+            raise Unknown(f"Unknown prompt: {name}") from None
 
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/read` at the server that owns the URI; its result as it came.
@@ -89,7 +98,7 @@ class Forwarding:
     async def _owner(self, caller: Caller, uri: str) -> str:
         state = await self._gate.state(caller.scope)
         server = self._gate.sight(state.active).view.owner_of(uri) or state.handed_out.get(uri)
-        if server is None:
+        if server not in self._gate.catalogue.servers_of(state.active):
             raise Unknown(f"Unknown resource: {uri}")
         return server
 
@@ -153,7 +162,7 @@ class Forwarding:
             link = await self._gate.upstreams.connected(route.server)
             now: Route | None = getattr(await self._view(caller), kind).get(name)
             if now is None or (now.server, now.original) != (route.server, route.original):
-                raise Unknown(wording.unknown_tool(name))
+                raise Withdrawn
             try:
                 return await link.request(method, {**params, "name": route.original}, caller.channel.progress)
             except NotDelivered as error:

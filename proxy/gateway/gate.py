@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import View, decide
@@ -12,6 +12,9 @@ from proxy.core.inventory import Inventory
 from proxy.core.scope import Lists, ScopeId, ScopeState, begin
 from proxy.core.skill_tool import skill_tool
 from proxy.ports import ScopeStore, Upstreams
+
+SIGHTS: Final = 256
+"""How many sets of active skills are remembered with what they show."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Gate:
             self._sights.clear()
         key = frozenset(active)
         if key not in self._sights:
+            if len(self._sights) >= SIGHTS:
+                self._sights.clear()
             self._sights[key] = self._look(key, inventory)
         return self._sights[key]
 

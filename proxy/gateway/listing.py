@@ -52,8 +52,9 @@ class Listing:
         """What `caller` sees, after waiting a little for servers that are on their way (design rule 26)."""
         state = await self._gate.state(caller.scope)
         servers = self._gate.catalogue.servers_of(state.active)
-        if any(self._gate.upstreams.status(server).state in ("idle", "starting") for server in servers):
-            self._gate.upstreams.need(servers)
-            await self._gate.upstreams.settled(servers, self._settings.list_wait)
+        coming = [server for server in servers if self._gate.upstreams.status(server).state in ("idle", "starting")]
+        if coming:
+            self._gate.upstreams.need(coming)
+            await self._gate.upstreams.settled(coming, self._settings.list_wait)
             state = await self._gate.state(caller.scope)
         return self._gate.sight(state.active)

@@ -133,9 +133,11 @@ class Skills:
 
     def _problems(self, skill: Skill) -> list[Problem]:
         catalogue = self._gate.catalogue
-        statuses = [(s, self._gate.upstreams.status(s)) for s in catalogue.servers_of([skill.id])]
-        switched_off = sorted(skill.servers - set(catalogue.servers))
-        return [
-            *(Problem(s, status.state, status.reason) for s, status in statuses if status.state != "ready"),
-            *(Problem(s, "disabled", "it is switched off in the configuration") for s in switched_off),
+        statuses = [(server, self._gate.upstreams.status(server)) for server in catalogue.servers_of([skill.id])]
+        problems = [
+            Problem(server, status.state, status.reason or "it has not answered yet")
+            for server, status in statuses
+            if status.state != "ready"
         ]
+        switched_off = sorted(skill.servers - set(catalogue.servers))
+        return problems + [Problem(s, "disabled", "it is switched off in the configuration") for s in switched_off]

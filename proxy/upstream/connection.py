@@ -1,68 +1,30 @@
-"""One connection to one server: transport, negotiation of the era, and requests as parsed JSON."""
+"""One connection to one server: requests go out and results come back as parsed JSON."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 import anyio
 import anyio.abc
-import httpx2
 from mcp import ClientSession, MCPError
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
-from mcp_types import (
-    CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    Implementation,
-    ServerCapabilities,
-)
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from mcp_types import METHOD_NOT_FOUND, Implementation, ServerCapabilities
 
 from proxy import __version__
 from proxy.core.errors import NotDelivered, Rejection, ServerLost, ServerSilent
-from proxy.core.inventory import Offer, is_json
-from proxy.core.server import HttpServer, Server, StdioServer
+from proxy.core.inventory import Offer, items
+from proxy.core.server import Server
 from proxy.ports import OnProgress
-from proxy.upstream.process import Child, child_process
+from proxy.upstream.delivery import Delivery, delivery
+from proxy.upstream.greeting import closed, cut_off, ends, greet
 from proxy.upstream.stamp import Stamp, wants_progress
+from proxy.upstream.transport import CannotStart, Streams, Transport, reason, transport
 
 CLIENT_INFO: Final = Implementation(name="mcp-skill-proxy", version=__version__)
-SSE_EVENT_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one event of a response stream; the SDK's own limit of 1 MiB loses larger results."""
-CONNECT_TIMEOUT: Final = 10.0
-SSE_READ_TIMEOUT: Final = 24 * 3600.0
-"""Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
 PAGE_LIMIT: Final = 1000
-_PHRASES: Final = frozenset(HTTPStatus)
-FAREWELL: Final = 1.5
-"""Seconds for telling a server that the session is over."""
-
-
-Streams: TypeAlias = tuple[Any, Any]
-"""A transport's message streams, reading and writing; the SDK keeps their type to itself."""
-
-
-class CannotStart(Exception):
-    """A connection could not be made; the text says why in one line."""
-
-
-@dataclass
-class _Delivery:
-    """What became of one request's POST: the status of its answer, or that it never left."""
-
-    status: int | None = None
-    refused: bool = False
-
-
-_delivery: ContextVar[_Delivery | None] = ContextVar("delivery", default=None)
 
 
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
@@ -86,49 +48,19 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             self.over.set()
 
 
-class _HttpClient(httpx2.AsyncClient):
-    """An HTTP client that notes, for the request in whose context it sends, what became of it."""
-
-    session_id: str | None = None
-    status: int | None = None
-    """Of the newest answer to a POST."""
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the client's own
-        delivery = _delivery.get()
-        try:
-            response = await super().send(request, **options)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if delivery is not None:
-                delivery.refused = True
-            raise
-        self.session_id = response.headers.get("mcp-session-id", self.session_id)
-        if request.method == "POST":
-            self.status = response.status_code
-            if delivery is not None:
-                delivery.status = response.status_code
-        return response
-
-    async def farewell(self, server: HttpServer) -> None:
-        """End the session that the server opened, if any (2025-11-25, session management)."""
-        if self.session_id is not None:
-            with suppress(httpx2.HTTPError):
-                await self.delete(server.url, headers={"mcp-session-id": self.session_id})
-
-
 class Connection:
-    """A `Link` to a server that has been greeted."""
+    """A `Link` to a server that has been greeted; `over` is set when it is lost."""
 
-    def __init__(self, server: Server, session: ClientSession, dispatcher: _Dispatcher) -> None:
+    def __init__(self, server: Server, session: ClientSession, dispatcher: _Dispatcher, way: Transport) -> None:
         self._server = server
         self._dispatcher = dispatcher
+        self._way = way
         self._stamp = Stamp(session.protocol_version or "", CLIENT_INFO)
-        self.capabilities = session.server_capabilities or ServerCapabilities()
-        self.instructions = session.instructions
-
-    @property
-    def over(self) -> anyio.Event:
-        """Set when the connection is lost."""
-        return self._dispatcher.over
+        self._capabilities = session.server_capabilities or ServerCapabilities()
+        self._instructions = session.instructions
+        self._in_work = 0
+        self._idle = anyio.Event()
+        self.over = dispatcher.over
 
     async def request(
         self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None = None
@@ -138,42 +70,60 @@ class Connection:
         if self.over.is_set():
             raise NotDelivered(key, "the connection is closed")
         stamped, options = self._stamp.request(method, params)
-        delivery = _Delivery()
-        token = _delivery.set(delivery)
+        noted = Delivery()
+        token = delivery.set(noted)
+        self._in_work += 1
         try:
             with anyio.move_on_after(limit) as scope:
                 if on_progress is not None and wants_progress(params):
                     options["on_progress"] = _extending(scope, limit, on_progress)
                 return await self._dispatcher.send_raw_request(method, stamped, options)
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED and await self._is_over():
-                if delivery.refused:
-                    raise NotDelivered(key, "it refuses connections") from None
-                raise ServerLost(key, "the connection closed") from None
-            if delivery.status == HTTPStatus.NOT_FOUND and self._stamp.handshake:
-                self.over.set()
-                raise NotDelivered(key, "it no longer knows this session") from None
-            raise Rejection(error.code, error.message, error.data) from None
+            raise await self._meaning(error, noted) from None
         finally:
-            _delivery.reset(token)
+            delivery.reset(token)
+            self._in_work -= 1
+            if not self._in_work:
+                self._idle.set()
+                self._idle = anyio.Event()
         raise ServerSilent(key, limit)
 
     async def offer(self) -> Offer:
         """Everything the server offers, all pages of each list.
 
         Raises:
-            Rejection, ServerLost, ServerSilent: a list that it declares could not be read.
+            Rejection, NotDelivered, ServerLost, ServerSilent: a list that it declares could not be read.
         """
-        has = self.capabilities
+        has = self._capabilities
         offer = Offer.of(
             tools=await self._pages("tools/list", "tools"),
             resources=await self._pages("resources/list", "resources") if has.resources else (),
             templates=await self._pages("resources/templates/list", "resourceTemplates") if has.resources else (),
             prompts=await self._pages("prompts/list", "prompts") if has.prompts else (),
-            instructions=self.instructions,
+            instructions=self._instructions,
         )
         self._stamp.learn(offer.tools)
         return offer
+
+    async def drained(self, within: float) -> None:
+        """Wait until no request is in work, at most `within` seconds."""
+        with anyio.move_on_after(within):
+            while self._in_work:
+                await self._idle.wait()
+
+    async def _meaning(self, error: MCPError, noted: Delivery) -> Exception:
+        """What an error that the dispatcher raised means for the request."""
+        key = self._server.key
+        if closed(error) and await ends(self.over):
+            if noted.refused:
+                return NotDelivered(key, "it refuses connections")
+            return ServerLost(key, await self._way.how_it_ended())
+        if cut_off(error):
+            return ServerLost(key, "the answer broke off")
+        if self._stamp.handshake and _session_unknown(error, noted.status):
+            self.over.set()
+            return NotDelivered(key, "it no longer knows this session")
+        return Rejection(error.code, error.message, error.data)
 
     async def _pages(self, method: str, key: str) -> list[object]:
         """Every page of a list; a cursor that comes twice, or too many pages, end it."""
@@ -187,8 +137,7 @@ class Connection:
                 if error.code == METHOD_NOT_FOUND:
                     break
                 raise
-            listed = page.get(key)
-            found += listed if isinstance(listed, list) else []
+            found += items(page.get(key))
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor in cursors:
                 break
@@ -196,11 +145,38 @@ class Connection:
             params = {"cursor": cursor}
         return found
 
-    async def _is_over(self) -> bool:
-        """Whether the connection is lost; those that wait learn it a moment before the dispatcher ends."""
-        with anyio.move_on_after(1):
-            await self.over.wait()
-        return self.over.is_set()
+
+@asynccontextmanager
+async def connect(server: Server, mask: Callable[[str], str]) -> AsyncGenerator[Connection]:
+    """A greeted connection to `server`, open inside the block, which has to stay in one task.
+
+    `mask` takes secrets out of what the server says on stderr.
+
+    Raises:
+        CannotStart: with the reason in one line.
+    """
+    ready = False
+    try:
+        async with transport(server, mask) as way:
+            dispatcher = _Dispatcher(way.streams)
+            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT_INFO) as session:
+                try:
+                    await greet(session, server.era, dispatcher.over)
+                except MCPError as error:
+                    raise CannotStart(await way.why(error)) from None
+                ready = True
+                yield Connection(server, session, dispatcher, way)
+    except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
+        if ready:
+            raise
+        raise CannotStart(reason(error, server)) from None
+
+
+def _session_unknown(error: MCPError, status: int | None) -> bool:
+    """Whether the server has forgotten the session: 404 by the specification, with some 400 or 401 and a text."""
+    if status == HTTPStatus.NOT_FOUND:
+        return True
+    return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED) and "session" in error.message.lower()
 
 
 def _extending(scope: anyio.CancelScope, limit: float, on_progress: OnProgress) -> OnProgress:
@@ -211,116 +187,3 @@ def _extending(scope: anyio.CancelScope, limit: float, on_progress: OnProgress) 
         await on_progress(progress, total, message)
 
     return extend
-
-
-@asynccontextmanager
-async def connect(server: Server) -> AsyncGenerator[Connection]:
-    """A greeted connection to `server`, open inside the block, which has to stay in one task.
-
-    Raises:
-        CannotStart: with the reason in one line.
-    """
-    child: list[Child] = []
-    http: list[_HttpClient] = []
-    ready = False
-    try:
-        async with _streams(server, child, http) as streams:
-            dispatcher = _Dispatcher(streams)
-            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT_INFO) as session:
-                try:
-                    await _greet(session, server.era)
-                    connection = Connection(server, session, dispatcher)
-                except MCPError as error:
-                    raise CannotStart(await _why(error, child, http)) from None
-                ready = True
-                yield connection
-    except CannotStart:
-        raise
-    except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
-        if ready:
-            raise
-        raise CannotStart(reason(error, server)) from None
-
-
-async def _why(error: MCPError, child: list[Child], http: list[_HttpClient]) -> str:
-    if child and error.code == CONNECTION_CLOSED:
-        return await child[0].last_words()
-    status = http[0].status if http else None
-    if status is not None and status >= HTTPStatus.BAD_REQUEST:
-        return f"it answered HTTP {status} {HTTPStatus(status).phrase if status in _PHRASES else ''}".rstrip()
-    return f"it refused the connection: {error.message}"
-
-
-def reason(error: BaseException, server: Server) -> str:
-    """Why a connection failed, in one line."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return reason(group.exceptions[0], server)
-    if isinstance(error, CannotStart):
-        return str(error)
-    if isinstance(error, FileNotFoundError) and isinstance(server, StdioServer):
-        return f"{error.filename or server.command} does not exist"
-    if isinstance(error, httpx2.ConnectError):
-        return f"nothing answers at its address: {error}"
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-async def _greet(session: ClientSession, era: str) -> None:
-    """Agree on a protocol revision, by the specification's rules for clients that speak both eras.
-
-    Whatever is no evidence of a modern server is met with the handshake. A handshake refused because a probe that
-    seemed unanswered has settled the connection on the modern era is followed by another probe.
-    """
-    if era == "modern":
-        await session.discover()
-        return
-    if era == "auto":
-        try:
-            await session.discover()
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED or _modern_only(error):
-                raise
-        except (ValidationError, RuntimeError):
-            pass
-        else:
-            return
-    try:
-        await session.initialize()
-    except MCPError as error:
-        if era != "auto" or error.code != UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        await session.discover()
-
-
-def _modern_only(error: MCPError) -> bool:
-    supported = error.data.get("supported") if is_json(error.data) else None
-    return (
-        error.code == UNSUPPORTED_PROTOCOL_VERSION
-        and isinstance(supported, list)
-        and HANDSHAKE_PROTOCOL_VERSIONS[-1] not in supported
-    )
-
-
-@asynccontextmanager
-async def _streams(server: Server, child: list[Child], http: list[_HttpClient]) -> AsyncGenerator[Streams]:
-    """The message streams of the server's transport; what carries them is left in `child` or `http`."""
-    if isinstance(server, StdioServer):
-        async with child_process(server) as process:
-            child.append(process)
-            yield process.read, process.write
-    elif server.transport == "sse":
-        async with sse_client(server.url, headers=dict(server.headers), sse_read_timeout=SSE_READ_TIMEOUT) as streams:
-            yield streams
-    else:
-        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
-        async with _HttpClient(headers=dict(server.headers), timeout=timeout) as client:
-            http.append(client)
-            try:
-                async with streamable_http_client(
-                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=SSE_EVENT_LIMIT
-                ) as streams:
-                    yield streams
-            finally:
-                with anyio.move_on_after(FAREWELL, shield=True):
-                    await client.farewell(server)

@@ -13,7 +13,8 @@ from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
 from proxy.core.server import Server
 from proxy.ports import ServerState, Status
-from proxy.upstream.connection import CannotStart, Connection, connect, reason
+from proxy.upstream.connection import Connection, connect
+from proxy.upstream.transport import CannotStart, reason
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
@@ -106,13 +107,14 @@ class Pool:
             # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
             # the entering alone would have to be left in another order than it was entered.
             with anyio.CancelScope(deadline=anyio.current_time() + server.start_timeout) as limit:
-                async with connect(server) as connection:
+                async with connect(server, self._masker.mask) as connection:
                     offer = await connection.offer()
                     limit.deadline = inf
                     self._ready(key, connection, offer)
                     ready = True
                     await connection.over.wait()
                     self._lost(key, connection)
+                    await connection.drained(5)
             if limit.cancelled_caught:
                 why = f"it did not answer within {server.start_timeout:g} s"
         except anyio.get_cancelled_exc_class():

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import structlog
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -64,8 +65,10 @@ class Child:
 
 
 @asynccontextmanager
-async def child_process(server: StdioServer) -> AsyncGenerator[Child]:
+async def child_process(server: StdioServer, mask: Callable[[str], str]) -> AsyncGenerator[Child]:
     """Run `server` in a process group of its own; on leaving, the whole group ends within about 4 s.
+
+    `mask` takes secrets out of what the child says on stderr.
 
     Raises:
         OSError: it cannot be started.
@@ -89,7 +92,7 @@ async def child_process(server: StdioServer) -> AsyncGenerator[Child]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_messages, server.key, stdout, incoming)
         tasks.start_soon(_write_messages, stdin, outgoing, incoming)
-        tasks.start_soon(_read_stderr, server.key, stderr, child)
+        tasks.start_soon(_read_stderr, server.key, stderr, child, mask)
         try:
             yield child
         finally:
@@ -136,10 +139,10 @@ async def _write_messages(
                 return
 
 
-async def _read_stderr(key: str, stderr: ByteReceiveStream, child: Child) -> None:
+async def _read_stderr(key: str, stderr: ByteReceiveStream, child: Child, mask: Callable[[str], str]) -> None:
     try:
         async for line in _lines(stderr):
-            if text := line.strip():
+            if text := mask(line.strip()):
                 child.tail.append(text)
                 log.debug("server.stderr", server=key, line=text)
     finally:
@@ -204,6 +207,11 @@ async def _close_pipes(process: Process) -> None:
         if pipe is not None:
             with suppress(*_GONE):
                 await pipe.aclose()
+    # What a grandchild still holds stays open all the same; nothing public closes it, here as in the SDK.
+    transport = getattr(getattr(process, "_process", None), "_transport", None)
+    if transport is not None:
+        transport.close()
+        await anyio.lowlevel.checkpoint()
 
 
 def _signal_name(number: int) -> str:

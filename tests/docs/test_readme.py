@@ -86,7 +86,7 @@ def test_make_run_serves_the_default_configuration():
     said = ""
     for line in process.stderr:
         said += line
-        if "/NAME" in line:
+        if "proxy.ready" in line:
             break
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)

@@ -31,7 +31,12 @@ ECHOES = ("echo", "delete_repo", "list_issues", "echo_other", *ODD_NAMES)
 
 ODD_RESULT: dict[str, Any] = {
     "content": [
-        {"type": "text", "text": "plain", "annotations": {"audience": ["user"], "x-vendor": 1}, "extra": {"a": [1, None]}},
+        {
+            "type": "text",
+            "text": "plain",
+            "annotations": {"audience": ["user"], "x-vendor": 1},
+            "extra": {"a": [1, None]},
+        },
         {"type": "hologram", "frames": [{"depth": 1.5, "big": 123456789012345678901234567890}], "none": None},
         {"type": "image", "data": "AAAA", "mimeType": "image/png", "_meta": {"vendor/k": "v"}},
     ],
@@ -40,6 +45,16 @@ ODD_RESULT: dict[str, Any] = {
     "_meta": {"vendor/trace": {"id": "t-1", "none": None}},
     "x-future": {"field": [True, False, None]},
 }
+FIXED: dict[str, dict[str, Any]] = {
+    "odd": ODD_RESULT,
+    "structured": {"content": [], "structuredContent": {"sum": "not an integer"}},
+    "fails": {
+        "content": [{"type": "text", "text": "it failed"}],
+        "isError": True,
+        "structuredContent": {"why": "because"},
+    },
+}
+"""What tools answer that always answer the same."""
 ERROR_DATA: dict[str, Any] = {"reason": "custom", "nested": {"n": 1, "none": None}, "list": [1, "two"]}
 
 TOOLS: list[dict[str, Any]] = [
@@ -145,14 +160,10 @@ class Recorder(Server[dict[str, Any]]):
         if tool == "release":
             self._gate(arguments["key"]).set()
             return _text("released")
-        if tool == "fails":
-            return {**_text("it failed"), "isError": True, "structuredContent": {"why": "because"}}
+        if tool in FIXED:
+            return FIXED[tool]
         if tool == "explodes":
             raise MCPError(-32042, "exploded on purpose", ERROR_DATA)
-        if tool == "structured":
-            return {"content": [], "structuredContent": {"sum": "not an integer"}}
-        if tool == "odd":
-            return ODD_RESULT
         if tool == "count":
             for step in range(int(arguments["n"])):
                 await ctx.session.report_progress(step + 1, arguments["n"], f"step {step + 1}")
@@ -187,7 +198,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 async def _exists(path: Path) -> None:
-    while not path.exists():  # noqa: ASYNC110 - another process makes the file
+    while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes the file
         await anyio.sleep(0.01)
 
 

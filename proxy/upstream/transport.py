@@ -1,0 +1,104 @@
+"""The ways to reach a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import httpx2
+from mcp import MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED
+
+from proxy.core.server import Server, StdioServer
+from proxy.upstream.delivery import HttpClient
+from proxy.upstream.process import Child, child_process
+
+SSE_EVENT_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of one event of a response stream; the SDK's own limit of 1 MiB loses larger results."""
+SSE_READ_TIMEOUT: Final = 24 * 3600.0
+"""Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
+CONNECT_TIMEOUT: Final = 10.0
+FAREWELL: Final = 1.5
+"""Seconds for telling a server that the session is over."""
+
+Streams: TypeAlias = tuple[Any, Any]
+"""A transport's message streams, reading and writing; the SDK keeps their type to itself."""
+
+
+class CannotStart(Exception):
+    """A connection could not be made; the text says why in one line."""
+
+
+@dataclass(frozen=True)
+class Transport:
+    """An open way to a server, and what it can tell when something fails."""
+
+    streams: Streams
+    child: Child | None = None
+    http: HttpClient | None = None
+
+    async def why(self, error: MCPError) -> str:
+        """Why the greeting failed with `error`, in one line."""
+        if self.child is not None and error.code == CONNECTION_CLOSED:
+            return await self.child.last_words()
+        status = self.http.status if self.http is not None else None
+        if status is not None and status >= HTTPStatus.BAD_REQUEST:
+            phrase = HTTPStatus(status).phrase if status in frozenset(HTTPStatus) else ""
+            return f"it answered HTTP {status} {phrase}".rstrip()
+        return f"it refused the connection: {error.message}"
+
+    async def how_it_ended(self) -> str:
+        """How a lost connection ended, in one line."""
+        return "the connection closed" if self.child is None else await self.child.last_words()
+
+
+@asynccontextmanager
+async def transport(server: Server, mask: Callable[[str], str]) -> AsyncGenerator[Transport]:
+    """Open the way to `server`; `mask` takes secrets out of what it says on stderr.
+
+    Raises what the transport raises, also from inside the block; `reason` puts it in words.
+    """
+    if isinstance(server, StdioServer):
+        async with child_process(server, mask) as child:
+            yield Transport((child.read, child.write), child=child)
+    elif server.transport == "sse":
+        async with sse_client(server.url, headers=dict(server.headers), sse_read_timeout=SSE_READ_TIMEOUT) as streams:
+            yield Transport(streams)
+    else:
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
+        async with HttpClient(headers=dict(server.headers), timeout=timeout) as client:
+            try:
+                async with streamable_http_client(
+                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=SSE_EVENT_LIMIT
+                ) as streams:
+                    yield Transport(streams, http=client)
+            finally:
+                with anyio.move_on_after(FAREWELL, shield=True):
+                    await client.farewell(server)
+
+
+def reason(error: BaseException, server: Server) -> str:
+    """Why a transport failed, in one line."""
+    leaves = list(_leaves(error))
+    found = next((leaf for leaf in leaves if isinstance(leaf, CannotStart)), leaves[0])
+    if isinstance(found, CannotStart):
+        return str(found)
+    if isinstance(found, FileNotFoundError) and isinstance(server, StdioServer):
+        return f"{found.filename or server.command} does not exist"
+    if isinstance(found, httpx2.ConnectError):
+        return f"nothing answers at its address: {found}"
+    text = " ".join(str(found).split())
+    return f"{type(found).__name__}: {text}" if text else type(found).__name__
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors that task groups have wrapped."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

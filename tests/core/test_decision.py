@@ -1,0 +1,507 @@
+"""The gate: what is exposed, in which order, and what is said of the rest (design rules 1 to 8)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.decision import CLIENT, Absence, Missing, Step, View, clashes, decide, granting, missing, union
+from proxy.core.inventory import Inventory, Json, Offer
+from proxy.core.names import Naming
+from proxy.core.scope import ScopeState, activated, offloaded
+from tests.core.strategies import (
+    World,
+    active_sets,
+    allowlists,
+    catalogues,
+    inventories,
+    law,
+    names,
+    pools,
+    shuffled,
+    worlds,
+)
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+
+def on(allow: Allow | None, name: str) -> bool:
+    """The model of an allowlist."""
+    return allow is not None and (allow.everything or any(name == e or fnmatchcase(name, e) for e in allow.entries))
+
+
+def granted(catalogue: Catalogue, skills: Iterable[str], server: str, tool: str) -> bool:
+    """The model of the gate: whether any of these skills grants a tool."""
+    return not on(catalogue.denied.get(server), tool) and any(
+        on(skill.tools.get(server), tool) for skill in catalogue.skills if skill.id in skills
+    )
+
+
+def offered(world: World) -> list[tuple[str, str]]:
+    """Every tool that a server offers and that is not denied: (server, original name)."""
+    return [
+        (server, tool["name"])
+        for server in world.catalogue.servers
+        if server in world.inventory
+        for tool in world.inventory[server].tools
+        if not on(world.catalogue.denied.get(server), tool["name"])
+    ]
+
+
+def met(world: World) -> set[str]:
+    """Exposed names that two offered tools would have."""
+    counted = Counter(world.catalogue.naming.expose(*tool) for tool in offered(world))
+    return {name for name, count in counted.items() if count > 1}
+
+
+def originals(view: View) -> set[tuple[str, str]]:
+    return {(route.server, route.original) for route in view.tools.values()}
+
+
+def bytes_of(view: View) -> str:
+    """A view as a client would get it."""
+    tools = [{**route.definition, "name": name} for name, route in view.tools.items()]
+    prompts = [{**route.definition, "name": name} for name, route in view.prompts.items()]
+    return json.dumps([tools, prompts, view.resources, view.templates])
+
+
+@law
+@given(worlds())
+def test_exactly_what_active_skills_grant_is_exposed(world: World):
+    """Never outside the union of the allowlists, never a denied tool, never one of two that meet."""
+    view = decide(world.catalogue, world.active, world.inventory)
+    expected = {tool for tool in offered(world) if granted(world.catalogue, world.active, *tool)}
+
+    assert originals(view) == {tool for tool in expected if world.catalogue.naming.expose(*tool) not in met(world)}
+
+
+@law
+@given(worlds())
+def test_what_is_listed_leads_to_the_tool_it_stands_for(world: World):
+    """By table: the exposed name, the server's own name, and the definition as the server sent it."""
+    view = decide(world.catalogue, world.active, world.inventory)
+
+    for name, route in view.tools.items():
+        assert name == route.exposed == world.catalogue.naming.expose(route.server, route.original)
+        assert any(route.definition is tool for tool in world.inventory[route.server].tools)
+        assert route.definition["name"] == route.original
+
+
+@law
+@given(st.data())
+def test_a_tool_has_one_name_whatever_else_runs_or_is_active(data: st.DataObject):
+    """In every inventory and with every set of active skills (rule 19)."""
+    pool = data.draw(pools)
+    catalogue = data.draw(catalogues(pool))
+    shown: dict[tuple[str, str], str] = {}
+    for _ in range(2):
+        view = decide(catalogue, data.draw(active_sets(catalogue)), data.draw(inventories(catalogue.servers, pool)))
+        for route in view.tools.values():
+            assert shown.setdefault((route.server, route.original), route.exposed) == route.exposed
+
+
+@law
+@given(world=worlds(), data=st.data())
+def test_the_view_grows_with_the_active_skills(world: World, data: st.DataObject):
+    """One skill more takes nothing away, of any kind."""
+    more = {*world.active, *data.draw(active_sets(world.catalogue))}
+    less, all_of_it = (decide(world.catalogue, active, world.inventory) for active in (world.active, more))
+
+    assert set(less.tools) <= set(all_of_it.tools)
+    assert set(less.prompts) <= set(all_of_it.prompts)
+    for some, more_of_them in ((less.resources, all_of_it.resources), (less.templates, all_of_it.templates)):
+        assert all(entry in more_of_them for entry in some)
+
+
+@law
+@given(world=worlds(), data=st.data())
+def test_the_list_is_the_same_to_the_byte_however_it_came_about(world: World, data: st.DataObject):
+    """By the server's place in the file, then by the tool's original name (rule 8, B09)."""
+    view = decide(world.catalogue, world.active, world.inventory)
+    order = [(world.catalogue.servers.index(route.server), route.original) for route in view.tools.values()]
+    assert order == sorted(order)
+
+    inventory: Inventory = {
+        server: Offer(
+            tools=tuple(shuffled(data.draw, world.inventory[server].tools)),
+            resources=world.inventory[server].resources,
+            templates=world.inventory[server].templates,
+            prompts=world.inventory[server].prompts,
+        )
+        for server in shuffled(data.draw, world.inventory)
+    }
+    active = shuffled(data.draw, world.active)
+    assert bytes_of(decide(world.catalogue, active, inventory)) == bytes_of(view)
+
+
+@law
+@given(world=worlds(), skill=st.sampled_from(("s1", "s2", "s3", "no such skill")))
+def test_a_step_sees_exactly_what_its_skill_grants(world: World, skill: str):
+    """As if that skill alone were active, whatever is."""
+    step = decide(world.catalogue, world.active, world.inventory, Step(skill))
+
+    assert step == decide(world.catalogue, (skill,), world.inventory)
+    assert all(granted(world.catalogue, [skill], *tool) for tool in originals(step))
+
+
+@law
+@given(worlds())
+def test_with_nothing_active_nothing_is_granted(world: World):
+    """Of no kind (rule 2)."""
+    assert decide(world.catalogue, (), world.inventory) == View({}, {}, (), ())
+    assert decide(world.catalogue, ("no such skill",), world.inventory) == View({}, {}, (), ())
+
+
+@law
+@given(worlds())
+def test_resources_and_prompts_come_with_all_tools_or_by_their_own_lists(world: World):
+    """Rule 6, in words of its own."""
+    skills = [skill for skill in world.catalogue.skills if skill.id in world.active]
+    view = decide(world.catalogue, world.active, world.inventory)
+    resources: list[tuple[str, Json]] = []
+    prompts: dict[tuple[str, str], str] = {}
+    everybody = Counter[str]()
+    for server in world.catalogue.servers:
+        offer = world.inventory.get(server, Offer())
+        every_tool = any(skill.tools.get(server, NOTHING).everything for skill in skills)
+        for entry in (*offer.resources, *offer.templates):
+            keys = [entry.get(key) for key in ("uri", "uriTemplate", "name")]
+            if every_tool or any(on(s.resources.get(server), key) for s in skills for key in keys if key is not None):
+                resources.append((server, entry))
+        for prompt in offer.prompts:
+            everybody[world.catalogue.naming.expose(server, prompt["name"])] += 1
+            if every_tool or any(on(skill.prompts.get(server), prompt["name"]) for skill in skills):
+                prompts[server, prompt["name"]] = world.catalogue.naming.expose(server, prompt["name"])
+
+    assert Counter(map(repr, (*view.resources, *view.templates))) == Counter(map(repr, resources))
+    assert {(route.server, route.original): name for name, route in view.prompts.items()} == {
+        prompt: name for prompt, name in prompts.items() if everybody[name] == 1
+    }
+
+
+@law
+@given(lists=st.lists(allowlists(), max_size=4), name=names, data=st.data())
+def test_a_union_allows_what_one_of_its_lists_allows(lists: list[Allow], name: str, data: st.DataObject):
+    """In any order; everything in one place is everything."""
+    both = union(lists)
+
+    assert both.allows(name) is any(allow.allows(name) for allow in lists)
+    assert both.everything is any(allow.everything for allow in lists)
+    assert union(shuffled(data.draw, lists)).allows(name) is both.allows(name)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[World, ScopeState, str]:
+    """A world, what a scope went through in it, and a name that somebody asks for."""
+    world = draw(worlds())
+    state = ScopeState()
+    for skill in world.active:
+        state = activated(state, skill)
+    for skill in draw(active_sets(world.catalogue)):
+        state = offloaded(state, skill)
+    literals = [
+        (server, literal)
+        for skill in world.catalogue.skills
+        for server, allow in skill.tools.items()
+        if server in world.catalogue.servers
+        for literal in allow.literals
+    ]
+    known = [world.catalogue.naming.expose(*tool) for tool in (*offered(world), *literals)]
+    return world, state, draw(st.sampled_from([*known, "search"]) if known else names)
+
+
+@law
+@given(asked())
+def test_a_refusal_never_names_a_skill_that_does_not_help(case: tuple[World, ScopeState, str]):
+    """The named skill grants a tool of that very name at that very server; it is active only if the server is away."""
+    world, state, name = case
+    found = missing(world.catalogue, state, world.inventory, name)
+    if found is None:
+        return
+    skill = world.catalogue.by_id[found.skill]
+    offer = world.inventory.get(found.server, Offer())
+    tools = [*skill.tools[found.server].literals, *(tool["name"] for tool in offer.tools)]
+
+    assert any(
+        world.catalogue.naming.expose(found.server, tool) == name
+        and granted(world.catalogue, [found.skill], found.server, tool)
+        for tool in tools
+    )
+    assert (found.why is Absence.UNAVAILABLE) is (found.skill in state.active)
+
+
+@law
+@given(worlds())
+def test_nothing_is_missing_that_is_exposed(world: World):
+    """Whoever asks by mistake is not told that a server is away."""
+    state = ScopeState(active=world.active)
+
+    for name in decide(world.catalogue, world.active, world.inventory).tools:
+        assert missing(world.catalogue, state, world.inventory, name) is None
+
+
+@law
+@given(asked())
+def test_what_a_skill_would_bring_is_not_called_unknown(case: tuple[World, ScopeState, str]):
+    """If activating some skill exposes the name, the refusal names a skill; the caller can help itself (rule 7)."""
+    world, state, name = case
+    if name in decide(world.catalogue, state.active, world.inventory).tools:
+        return
+    helping = [s.id for s in world.catalogue.skills if name in decide(world.catalogue, [s.id], world.inventory).tools]
+
+    found = missing(world.catalogue, state, world.inventory, name)
+
+    assert bool(helping) <= (found is not None)
+
+
+# --- examples --------------------------------------------------------------------------------------------------------
+
+
+def skill(
+    id_: str,
+    tools: dict[str, Allow] | None = None,
+    resources: dict[str, Allow] | None = None,
+    prompts: dict[str, Allow] | None = None,
+) -> Skill:
+    return Skill(id_, id_, "", "", tools=tools or {}, resources=resources or {}, prompts=prompts or {})
+
+
+def catalogue(*skills: Skill, denied: dict[str, Allow] | None = None, **prefixes: str) -> Catalogue:
+    servers = {"gh": "gh", "gl": "gl", **prefixes}
+    return Catalogue(tuple(servers), Naming(servers), skills, denied or {})
+
+
+def offer(*tools: str) -> Offer:
+    return Offer.of(tools=[{"name": name} for name in tools])
+
+
+GH: Inventory = {"gh": offer("list_issues", "get_issue", "delete_repo")}
+
+
+def shown(catalogue: Catalogue, inventory: Inventory, *active: str) -> list[str]:
+    return list(decide(catalogue, active, inventory).tools)
+
+
+@pytest.mark.parametrize(
+    ("allow", "tools"),
+    [
+        (EVERYTHING, ["gh__delete_repo", "gh__get_issue", "gh__list_issues"]),
+        (Allow.of(["*"]), ["gh__delete_repo", "gh__get_issue", "gh__list_issues"]),
+        (Allow.of(["list_issues"]), ["gh__list_issues"]),
+        (Allow.of(["get_*", "list_issues"]), ["gh__get_issue", "gh__list_issues"]),
+        (Allow.of(["l"]), []),
+        (NOTHING, []),
+    ],
+)
+def test_a_skill_grants_what_its_list_says(allow: Allow, tools: list[str]):
+    """Everything, names, patterns; a name is never its letters or its beginning (rule 4, B07)."""
+    assert shown(catalogue(skill("s", {"gh": allow})), GH, "s") == tools
+
+
+def test_a_skill_without_a_tool_list_is_instructions_only():
+    """It grants nothing anywhere (rule 4, B07)."""
+    assert decide(catalogue(skill("s")), ("s",), GH) == View({}, {}, (), ())
+
+
+@pytest.mark.parametrize("order", [("all", "one"), ("one", "all")])
+def test_everything_wins_whatever_the_order(order: tuple[str, str]):
+    """Of the file or of activation (rule 3, B07)."""
+    lists = {"all": EVERYTHING, "one": Allow.of(["list_issues"])}
+
+    both = catalogue(*(skill(id_, {"gh": lists[id_]}) for id_ in order))
+
+    assert len(shown(both, GH, *order)) == len(shown(both, GH, *reversed(order))) == 3
+    assert shown(both, GH, "one") == ["gh__list_issues"]
+
+
+def test_deny_beats_allow():
+    """A denied tool is granted by no skill, everything or literal, and no refusal promises it (rule 5)."""
+    skills = (skill("all", {"gh": EVERYTHING}), skill("one", {"gh": Allow.of(["delete_repo"])}))
+    denying = catalogue(*skills, denied={"gh": Allow.of(["delete_*"])})
+
+    assert shown(denying, GH, "all", "one") == ["gh__get_issue", "gh__list_issues"]
+    assert shown(denying, GH, "one") == []
+    assert missing(denying, ScopeState(), GH, "gh__delete_repo") is None
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["delete_repo", "gh__Delete_repo", "GH__delete_repo", "gh__delete_repo ", "gh_delete_repo", "gh.delete_repo", ""],
+)
+def test_another_spelling_is_not_the_tool(spelling: str):
+    """Names are looked up in a table; nothing is guessed (rules 1 and 20, B05)."""
+    all_of_gh = catalogue(skill("all", {"gh": EVERYTHING}))
+
+    assert spelling not in decide(all_of_gh, ("all",), GH).tools
+    assert missing(all_of_gh, ScopeState(), GH, spelling) is None
+
+
+RICH: Inventory = {
+    "gh": Offer.of(
+        tools=[{"name": "search"}],
+        resources=[{"uri": "gh://readme", "name": "Readme"}, {"uri": "gh://license", "name": "License"}],
+        templates=[{"uriTemplate": "gh://file/{name}", "name": "File"}],
+        prompts=[{"name": "review"}, {"name": "explain"}],
+    )
+}
+
+
+def test_all_tools_of_a_server_bring_its_resources_templates_and_prompts():
+    """Rule 6; a pattern that happens to cover every tool does not say "all"."""
+    both = catalogue(skill("all", {"gh": EVERYTHING}), skill("every", {"gh": Allow.of(["?*"])}))
+
+    view = decide(both, ("all",), RICH)
+    assert [entry["uri"] for _, entry in view.resources] == ["gh://readme", "gh://license"]
+    assert [entry["uriTemplate"] for _, entry in view.templates] == ["gh://file/{name}"]
+    assert list(view.prompts) == ["gh__review", "gh__explain"]
+    assert decide(both, ("every",), RICH) == View(view.tools, {}, (), ())
+
+
+@pytest.mark.parametrize("entry", ["gh://readme", "Readme", "gh://r*", "Read*"])
+def test_a_skill_may_list_resources_of_its_own(entry: str):
+    """By URI or by name, patterns too; it needs no tool for that (rule 6)."""
+    view = decide(catalogue(skill("s", resources={"gh": Allow.of([entry])})), ("s",), RICH)
+
+    assert [resource["uri"] for _, resource in view.resources] == ["gh://readme"]
+    assert (view.tools, view.prompts, view.templates) == ({}, {}, ())
+
+
+def test_a_skill_may_list_prompts_and_templates_of_its_own():
+    """By name, or by the template as it is written (rule 6)."""
+    listing = skill("s", resources={"gh": Allow.of(["gh://file/*"])}, prompts={"gh": Allow.of(["rev*"])})
+
+    view = decide(catalogue(listing), ("s",), RICH)
+
+    assert list(view.prompts) == ["gh__review"]
+    assert [entry["name"] for _, entry in view.templates] == ["File"]
+    assert view.resources == ()
+
+
+def test_a_uri_belongs_to_the_server_that_lists_it_then_to_one_whose_template_fits():
+    """The first in the order of the file; else to nobody (rule 6)."""
+    inventory: Inventory = {
+        "gl": Offer.of(resources=[{"uri": "x:1"}, {"uri": "x:a/1"}]),
+        "gh": Offer.of(resources=[{"uri": "x:1"}], templates=[{"uriTemplate": "x:a/{n}"}]),
+    }
+    view = decide(catalogue(skill("s", {"gh": EVERYTHING, "gl": EVERYTHING})), ("s",), inventory)
+
+    assert [view.owner_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "x:b", "")] == ["gh", "gl", "gh", None, None]
+    assert View({}, {}, (), ()).owner_of("x:1") is None
+
+
+def test_equal_names_at_two_servers_are_two_tools():
+    """Each under the name of its server, whichever came first (B13)."""
+    both = catalogue(skill("s", {"gh": EVERYTHING, "gl": EVERYTHING}))
+
+    alone = decide(both, ("s",), {"gh": offer("search")})
+    together = decide(both, ("s",), {"gl": offer("search"), "gh": offer("search")})
+
+    assert list(alone.tools) == ["gh__search"]
+    assert [(name, route.server) for name, route in together.tools.items()] == [
+        ("gh__search", "gh"),
+        ("gl__search", "gl"),
+    ]
+
+
+def test_two_tools_that_meet_are_both_left_out():
+    """Active or not, so that no name leads to one thing now and to another later; a denied one meets nobody."""
+    skills = (skill("s", {"a": EVERYTHING}), skill("t", {"b": EVERYTHING}))
+    meeting = catalogue(*skills, a="", b="")
+    inventory = {"a": offer("search", "only_a"), "b": offer("search", "only_b")}
+
+    assert clashes(meeting, inventory) == {"search"}
+    assert shown(meeting, inventory, "s") == ["only_a"]
+    assert missing(meeting, ScopeState(), inventory, "search") is None
+    denying = catalogue(*skills, denied={"b": Allow.of(["search"])}, a="", b="")
+    assert shown(denying, inventory, "s") == ["only_a", "search"]
+
+
+def test_two_prompts_that_meet_take_no_tool_with_them():
+    """Prompts and tools are asked for in different ways: their names cannot meet (rule 19)."""
+    unprefixed = catalogue(skill("s", {"a": EVERYTHING, "b": EVERYTHING}), a="", b="")
+    inventory = {
+        "a": Offer.of(tools=[{"name": "review"}], prompts=[{"name": "review"}]),
+        "b": Offer.of(prompts=[{"name": "review"}]),
+    }
+
+    view = decide(unprefixed, ("s",), inventory)
+
+    assert list(view.tools) == ["review"]
+    assert list(view.prompts) == []
+
+
+def test_a_tool_and_a_prompt_may_have_one_name():
+    """That is no meeting."""
+    view = decide(
+        catalogue(skill("s", {"gh": EVERYTHING})),
+        ("s",),
+        {"gh": Offer.of(tools=[{"name": "review"}], prompts=[{"name": "review"}])},
+    )
+
+    assert (list(view.tools), list(view.prompts)) == (["gh__review"], ["gh__review"])
+
+
+def test_skills_that_count_come_in_the_order_of_the_file():
+    """For a client the active ones, for a step its own."""
+    three = catalogue(skill("a"), skill("b"), skill("c"))
+
+    assert [s.id for s in granting(three, ("c", "a"), Step("b"))] == ["b"]
+    assert [s.id for s in granting(three, ("c", "a"), CLIENT)] == ["a", "c"]
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+TWO = catalogue(
+    skill("literal", {"gh": Allow.of(["search"])}),
+    skill("pattern", {"gh": Allow.of(["s*", "get_*"])}),
+    skill("all", {"gl": EVERYTHING}),
+)
+
+
+def test_a_tool_granted_by_literal_name_is_refused_with_its_skill():
+    """Before its server was ever seen; the first in the file where several grant it (rule 7)."""
+    assert missing(TWO, ScopeState(), {}, "gh__search") == Missing(Absence.INACTIVE, "literal", "gh")
+
+
+def test_a_tool_granted_by_a_pattern_needs_the_last_known_inventory():
+    """A pattern alone promises nothing (rule 7)."""
+    assert missing(TWO, ScopeState(), {}, "gh__get_a") is None
+    assert missing(TWO, ScopeState(), {"gh": offer("get_a")}, "gh__get_a") == Missing(Absence.INACTIVE, "pattern", "gh")
+    assert missing(TWO, ScopeState(), {"gl": offer("x")}, "gl__x") == Missing(Absence.INACTIVE, "all", "gl")
+    assert missing(TWO, ScopeState(), {"gl": offer("x")}, "gl__y") is None
+
+
+def test_a_tool_that_was_offloaded_is_refused_as_such():
+    """Until its skill is active again (rule 7)."""
+    inventory = {"gl": offer("x")}
+    state = offloaded(activated(ScopeState(), "all"), "all")
+
+    assert missing(TWO, state, inventory, "gl__x") == Missing(Absence.OFFLOADED, "all", "gl")
+
+
+def test_a_tool_of_an_active_skill_whose_server_is_away_is_unavailable():
+    """The active skill counts, not the first in the file: activating another would not help."""
+    state = activated(ScopeState(), "pattern")
+
+    assert missing(TWO, activated(ScopeState(), "literal"), {}, "gh__search") == Missing(
+        Absence.UNAVAILABLE, "literal", "gh"
+    )
+    assert missing(TWO, state, {}, "gh__search") == Missing(Absence.INACTIVE, "literal", "gh")
+
+
+def test_a_tool_of_a_server_that_is_switched_off_is_unknown():
+    """No skill can bring it."""
+    assert missing(catalogue(skill("s", {"off": Allow.of(["x"])})), ScopeState(), {}, "off__x") is None
+
+
+def test_a_tool_that_no_skill_grants_is_unknown_like_one_that_does_not_exist():
+    """One answer for both (rule 7, B05)."""
+    inventory = {"gh": offer("search", "delete_repo")}
+
+    assert missing(TWO, ScopeState(), inventory, "gh__delete_repo") is None
+    assert missing(TWO, ScopeState(), inventory, "gh__no_such_tool") is None

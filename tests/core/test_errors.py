@@ -1,0 +1,59 @@
+"""What failures say of themselves, and the defaults that the design promises."""
+
+import pytest
+
+from proxy.core.errors import (
+    NotDelivered,
+    ProxyError,
+    Rejection,
+    ServerLost,
+    ServerSilent,
+    ServerUnavailable,
+    TooManyScopes,
+    Unknown,
+)
+from proxy.core.server import HttpServer, StdioServer
+from proxy.core.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ServerUnavailable("gh", "no such file"), "server gh is not available: no such file"),
+        (ServerLost("gh", "exit code 1"), "server gh was lost during the request: exit code 1"),
+        (NotDelivered("gh", "exit code 1"), "server gh did not get the request: exit code 1"),
+        (ServerSilent("gh", 300.0), "server gh sent neither a result nor progress for 300 s"),
+        (ServerSilent("gh", 0.5), "server gh sent neither a result nor progress for 0.5 s"),
+        (Rejection(-32000, "their words", {"a": 1}), "their words"),
+        (Unknown("Unknown tool: x"), "Unknown tool: x"),
+    ],
+)
+def test_a_failure_says_what_happened(error: ProxyError, said: str):
+    """Each is a `ProxyError`, names its server and gives the reason."""
+    assert isinstance(error, ProxyError)
+    assert str(error) == said
+
+
+def test_the_bound_on_scopes_names_its_setting():
+    """Who meets it must know what to turn (rule 13)."""
+    assert "proxy.max_scopes" in str(TooManyScopes())
+
+
+def test_failures_are_told_apart_by_identity():
+    """Two failures with equal data are two failures; they can be kept in sets."""
+    assert len({ServerLost("gh", "x"), ServerLost("gh", "x")}) == 2
+
+
+def test_settings_begin_as_the_design_says():
+    """Rules 16, 17 and 26."""
+    settings = Settings()
+
+    assert (settings.list_wait, settings.activation_wait) == (3.0, 10.0)
+    assert (settings.call_route, settings.modern_listing) == ("auto", "live")
+    assert settings.tokens == {}
+
+
+def test_servers_begin_as_the_design_says():
+    """Rules 25 and 33: lazy, 300 s without a sign of life, era by probing."""
+    for server in (StdioServer(key="a", command="b"), HttpServer(key="a", url="http://b")):
+        assert (server.timeout, server.eager, server.era) == (300.0, False, "auto")

@@ -1,0 +1,288 @@
+"""The gate at work, against a model: several scopes over one store, and servers whose offers change."""
+
+from collections.abc import Collection, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.decision import decide
+from proxy.core.errors import TooManyScopes
+from proxy.core.inventory import Inventory, Offer
+from proxy.core.names import Naming
+from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
+from proxy.gateway.gate import Gate
+from proxy.ports import Link, Status
+from proxy.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of work that never waits: nothing can get in between."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waited")
+
+
+class Servers:
+    """`Upstreams` that offer what a test says."""
+
+    def __init__(self, offers: Inventory) -> None:
+        self.offers = offers
+        self.needed: list[str] = []
+
+    def inventory(self) -> Inventory:
+        return self.offers
+
+    async def changed(self, since: Inventory) -> None:
+        raise AssertionError(since)
+
+    def status(self, server: str) -> Status:
+        return Status("ready" if server in self.offers else "idle")
+
+    def need(self, servers: Iterable[str]) -> None:
+        self.needed += servers
+
+    async def settled(self, servers: Iterable[str], within: float) -> None:
+        raise AssertionError((servers, within))
+
+    async def connected(self, server: str) -> Link:
+        raise AssertionError(server)
+
+
+CATALOGUE = Catalogue(
+    servers=("gh", "gl", "free"),
+    naming=Naming({"gh": "gh", "gl": "gl", "free": ""}),
+    skills=(
+        Skill("always", "Always", "", "", pinned=True, tools={"gl": Allow.of(["search"])}),
+        Skill("first", "First", "", "", active=True, tools={"gh": Allow.of(["get_*"])}),
+        Skill("all", "All", "", "", tools={"gh": EVERYTHING, "free": EVERYTHING}),
+        Skill("guide", "Guide", "", ""),
+    ),
+    denied={"gh": Allow.of(["rm"])},
+)
+GRANTS = {
+    "always": {("gl", "search")},
+    "first": {("gh", "get_a"), ("gh", "get_b")},
+    "all": {("gh", name) for name in ("search", "get_a", "get_b", "a.b")}
+    | {("free", name) for name in ("search", "get_a", "get_b", "a.b", "rm")},
+    "guide": set[tuple[str, str]](),
+}
+"""What each skill grants of the tools that the servers may offer, written out."""
+
+TOOLS = ("search", "get_a", "get_b", "a.b", "rm")
+BEGINNING = ["always", "first"]
+LIMIT = 3
+
+scopes = st.sampled_from(
+    (
+        ScopeId("process"),
+        ScopeId("namespace", "a"),
+        ScopeId("namespace", "a", principal="p"),
+        ScopeId("session", "a"),
+        ScopeId("principal", "p"),
+    )
+)
+skills = st.sampled_from(tuple(GRANTS))
+offered = st.dictionaries(st.sampled_from(CATALOGUE.servers), st.lists(st.sampled_from(TOOLS), unique=True))
+
+
+class GateMachine(RuleBasedStateMachine):
+    """Clients come, activate, offload, list and call; servers change; scopes end."""
+
+    @initialize(offers=offered)
+    def begin(self, offers: dict[str, list[str]]) -> None:
+        self.offers = offers
+        self.servers = Servers({})
+        self.store = MemoryStore(LIMIT)
+        self.gate = Gate(CATALOGUE, self.servers, self.store)
+        self.model: dict[ScopeId, list[str]] = {}
+        self.change_offers(offers)
+
+    @rule(offers=offered)
+    def change_offers(self, offers: dict[str, list[str]]) -> None:
+        self.offers = offers
+        self.servers.offers = {
+            server: Offer.of(tools=[{"name": name, "at": server} for name in names]) for server, names in offers.items()
+        }
+
+    @rule(scope=scopes, skill=skills)
+    def activate(self, scope: ScopeId, skill: str) -> None:
+        if self._comes(scope):
+            done(self.gate.change(scope, lambda state: activated(state, skill)))
+            self.model[scope] = [*self.model[scope], *({skill} - set(self.model[scope]))]
+
+    @rule(scope=scopes, skill=skills)
+    def offload(self, scope: ScopeId, skill: str) -> None:
+        if self._comes(scope):
+            done(self.gate.change(scope, lambda state: offloaded(state, skill)))
+            self.model[scope] = [other for other in self.model[scope] if other != skill]
+
+    @rule(scope=scopes)
+    def come(self, scope: ScopeId) -> None:
+        known = scope in self.model
+        if self._comes(scope):
+            state = done(self.gate.state(scope))
+            assert known or list(state.active) == BEGINNING
+            assert known or set(self.servers.needed) == {"gh", "gl"}
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        scope = data.draw(st.sampled_from(list(self.model)))
+        done(self.store.remove(scope))
+        del self.model[scope]
+
+    @rule(scope=scopes, server=st.sampled_from(CATALOGUE.servers), tool=st.sampled_from(TOOLS))
+    def look_up(self, scope: ScopeId, server: str, tool: str) -> None:
+        """A call goes by one look-up in the very view that is listed."""
+        if not self._comes(scope):
+            return
+        found = done(self._sees(scope)).view.tools.get(CATALOGUE.naming.expose(server, tool))
+        assert (found is not None) is ((server, tool) in self._granted(scope))
+        if found is not None:
+            assert (found.server, found.original, found.definition["at"]) == (server, tool, server)
+
+    @invariant()
+    def every_scope_sees_its_own_and_nothing_else(self) -> None:
+        assert set(done(self.store.scopes())) == set(self.model)
+        for scope, active in self.model.items():
+            assert list(done(self.gate.state(scope)).active) == active
+            sight = done(self._sees(scope))
+            assert {(route.server, route.original) for route in sight.view.tools.values()} == self._granted(scope)
+
+    @invariant()
+    def what_is_listed_is_callable_and_nothing_else(self) -> None:
+        for scope, active in self.model.items():
+            sight = done(self._sees(scope))
+            assert [tool["name"] for tool in sight.tools] == ["SKILL", *sight.view.tools]
+            assert sight.view == decide(CATALOGUE, active, self.servers.offers)
+            assert sight.lists.tools == set(sight.view.tools)
+
+    @invariant()
+    def the_stable_list_is_that_of_pinned_skills(self) -> None:
+        for scope in self.model:
+            names = [tool["name"] for tool in done(self._sees(scope)).stable]
+            assert names == ["SKILL", *(["gl__search"] if "search" in self.offers.get("gl", []) else [])]
+
+    async def _sees(self, scope: ScopeId):
+        return self.gate.sight((await self.gate.state(scope)).active)
+
+    def _granted(self, scope: ScopeId) -> set[tuple[str, str]]:
+        there = {(server, name) for server, names in self.offers.items() for name in names}
+        return there & {tool for skill in self.model[scope] for tool in GRANTS[skill]}
+
+    def _comes(self, scope: ScopeId) -> bool:
+        """Whether there is room for `scope`; where there is none it is refused, and nobody else suffers."""
+        if scope in self.model:
+            return True
+        if len(self.model) < LIMIT:
+            self.model[scope] = list(BEGINNING)
+            return True
+        with pytest.raises(TooManyScopes):
+            done(self.gate.state(scope))
+        return False
+
+
+TestGate = GateMachine.TestCase
+TestGate.settings = settings(
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+# --- one thing at a time ---------------------------------------------------------------------------------------------
+
+HERE = ScopeId("process")
+
+
+class Contested(MemoryStore):
+    """A store in which others get in between before the first swaps."""
+
+    def __init__(self, others: int) -> None:
+        super().__init__(LIMIT)
+        self.others = others
+
+    async def swap(self, scope: ScopeId, old: ScopeState | None, new: ScopeState) -> bool:
+        if self.others:
+            self.others -= 1
+            await super().swap(scope, old, activated(old or ScopeState(), f"other {self.others}"))
+        return await super().swap(scope, old, new)
+
+
+def test_a_change_that_somebody_got_in_between_is_tried_again():
+    """On what the other left: neither change is lost (rule 13)."""
+    gate = Gate(CATALOGUE, Servers({}), Contested(others=2))
+
+    state = done(gate.change(HERE, lambda state: activated(state, "mine")))
+
+    assert state.active == ("other 1", "other 0", "mine")
+    assert done(gate.state(HERE)) is state
+
+
+def test_a_change_that_changes_nothing_swaps_nothing():
+    """The record stays the very object it was."""
+    gate = Gate(CATALOGUE, Servers({}), MemoryStore(LIMIT))
+    state = done(gate.state(HERE))
+
+    assert done(gate.change(HERE, lambda same: activated(same, "first"))) is state
+
+
+def test_a_sight_is_looked_at_once_while_nothing_changes():
+    """Per active set, whatever the order of activation; a new inventory makes it new (section 12)."""
+    servers = Servers({"gh": Offer.of(tools=[{"name": "get_a"}])})
+    gate = Gate(CATALOGUE, servers, MemoryStore(LIMIT))
+
+    sight = gate.sight(("first", "all"))
+    assert gate.sight(["all", "first"]) is sight
+    assert gate.sight(["all"]) is not sight
+
+    servers.offers = dict(servers.offers)
+    again = gate.sight(("first", "all"))
+    assert again is not sight
+    assert again == sight
+
+
+def changed_lists(before: Collection[str], after: Collection[str], offer: Offer) -> set[str]:
+    gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT))
+    one, other = gate.sight(before).lists.digests, gate.sight(after).lists.digests
+    return {kind for kind in one if one[kind] != other[kind]}
+
+
+def test_digests_tell_which_lists_differ():
+    """One for each list that clients hear of; resources and their templates are one (rule 17)."""
+    everything = Offer.of(
+        tools=[{"name": "get_a"}], resources=[{"uri": "x:1"}], templates=[], prompts=[{"name": "review"}]
+    )
+
+    assert changed_lists([], ["all"], everything) == {"tools", "resources", "prompts"}
+    assert changed_lists(["all"], ["all", "first"], everything) == set()
+    assert changed_lists([], ["first"], everything) == {"tools"}
+    assert changed_lists([], ["all"], Offer.of(templates=[{"uriTemplate": "x:{n}"}])) == {"resources"}
+    assert changed_lists([], ["guide"], everything) == set()
+
+
+def test_without_a_skill_there_is_no_skill_tool():
+    """Nothing is offered (rule 15)."""
+    gate = Gate(
+        Catalogue(("gh",), Naming({"gh": "gh"})), Servers({"gh": Offer.of(tools=[{"name": "a"}])}), MemoryStore(1)
+    )
+
+    assert gate.sight(()).tools == []
+
+
+def test_what_a_client_gets_is_the_definition_under_the_exposed_name():
+    """All else as the server sent it (rule 30)."""
+    offer = Offer.of(
+        tools=[{"name": "get_a", "x": [1.0]}], prompts=[{"name": "p", "y": None}], resources=[{"uri": "x:1"}]
+    )
+
+    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT)).sight(["all"])
+
+    assert sight.tools[1:] == [{"name": "gh__get_a", "x": [1.0]}]
+    assert (sight.prompts, sight.resources) == ([{"name": "gh__p", "y": None}], [{"uri": "x:1"}])

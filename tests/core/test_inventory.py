@@ -1,0 +1,123 @@
+"""What servers offer, and which URIs a resource template stands for (rule 6)."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.inventory import Offer, is_json, template_matches
+from tests.core.strategies import law
+
+
+def test_an_offer_keeps_what_can_be_asked_for():
+    """Entries without a name, and what is no object at all, are left out; the others stay (B12)."""
+    offer = Offer.of(
+        tools=[{"name": "a"}, {"name": ""}, {"name": 7}, {}, None, "b", ["c"]],
+        resources=[{"uri": "x:1"}, {"name": "no uri"}],
+        templates=[{"uriTemplate": "x:{n}"}, {"uri": "x:2"}],
+        prompts=[{"name": "p"}, {"title": "no name"}],
+        instructions="theirs",
+    )
+
+    assert offer == Offer(({"name": "a"},), ({"uri": "x:1"},), ({"uriTemplate": "x:{n}"},), ({"name": "p"},), "theirs")
+
+
+def test_the_first_of_equal_names_counts():
+    """A call could reach only one of them anyway."""
+    offer = Offer.of(tools=[{"name": "a", "description": "first"}, {"name": "b"}, {"name": "a"}])
+
+    assert offer.tools == ({"name": "a", "description": "first"}, {"name": "b"})
+
+
+def test_entries_are_passed_on_as_the_very_objects_that_came():
+    """Rule 30: nothing is rebuilt."""
+    tool = {"name": "a", "x-unknown": [1.0]}
+
+    assert Offer.of(tools=[tool]).tool("a") is tool
+    assert Offer.of(tools=[tool]).tool("A") is None
+
+
+def test_only_an_object_is_an_object():
+    """Lists and texts are none."""
+    assert [value for value in ({}, [], "a", None, 1) if is_json(value)] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("template", "matching", "others"),
+    [
+        ("file:///{name}", ["file:///a", "file:///a.txt", "file:///%2F"], ["file:///", "file:///a/b", "FILE:///a"]),
+        ("file:///{+path}", ["file:///a", "file:///a/b/c", "file:///"], ["http:///a"]),
+        ("file://{/path*}", ["file:///a/b"], ["file:/"]),
+        ("x:{path*}!", ["x:a/b!"], ["x:a/b"]),
+        ("x:{a}/{b}", ["x:1/2"], ["x:1", "x:1/2/3", "x:1/"]),
+        ("x:a{?q,r}", ["x:a", "x:a?q=1&r=2", "x:a?"], ["x:ab", "x:a?q#f"]),
+        ("x:a?k=1{&q}", ["x:a?k=1", "x:a?k=1&q=2"], ["x:a"]),
+        ("x:a{#f}", ["x:a", "x:a#f/g"], ["x:b"]),
+        ("x:a.b", ["x:a.b"], ["x:aXb", "x:a.b\n", "x:a.bc"]),
+        ("x:{", ["x:{"], ["x:1"]),
+        ("x:{}y{z}", ["x:1y2"], ["x:y"]),
+        ("", [""], ["x:"]),
+    ],
+)
+def test_a_template_stands_for_its_expansions(template: str, matching: list[str], others: list[str]):
+    """As RFC 6570 has them, and for nothing else."""
+    assert [uri for uri in (*matching, *others) if template_matches(template, uri)] == matching
+
+
+@pytest.mark.parametrize(("template", "good"), [("x:a{.ext}", "x:a.txt"), ("x:a{;v}", "x:a;v=1")])
+def test_labels_and_parameters_do_not_cross_a_slash(template: str, good: str):
+    """Only `+`, `#`, `/` and exploded expressions may: a template must not open more than it says."""
+    assert template_matches(template, good)
+    assert template_matches(template, "x:a")
+    assert not template_matches(template, "x:a/../secret")
+
+
+values = st.text("ab1-._~%", min_size=1, max_size=5)
+pieces = st.one_of(
+    st.text("abc:/.?+*[(", max_size=3).map(lambda text: (text, text)),
+    values.map(lambda value: ("{v}", value)),
+    st.lists(values, max_size=3).map(lambda parts: ("{+v}", "/".join(parts))),
+    st.lists(values, max_size=3).map(lambda parts: ("{/v*}", "".join(f"/{part}" for part in parts))),
+    st.lists(values, max_size=3).map(lambda parts: ("{v*}", "/".join(parts))),
+    (st.just("") | values.map("?v={}".format)).map(lambda query: ("{?v}", query)),
+    (st.just("") | values.map("#{}".format)).map(lambda fragment: ("{#v}", fragment)),
+)
+
+
+@law
+@given(st.lists(pieces, max_size=5))
+def test_what_was_expanded_from_a_template_matches_it(parts: list[tuple[str, str]]):
+    """Whatever stands between the expressions, characters that mean something to regular expressions too."""
+    template, uri = ("".join(side) for side in zip(*parts, strict=True)) if parts else ("", "")
+
+    assert template_matches(template, uri)
+
+
+@law
+@given(before=st.text("ab:/.", max_size=4), after=st.text("ab:/.", max_size=4), value=st.text("ab/?#", max_size=4))
+def test_a_simple_expression_stays_within_a_segment(before: str, after: str, value: str):
+    """Neither a slash nor a query nor a fragment fits into it."""
+    fits = bool(value) and not set(value) & set("/?#")
+
+    assert template_matches(f"x:{before}!{{v}}!{after}", f"x:{before}!{value}!{after}") is fits
+
+
+@law
+@given(text=st.text(st.characters(exclude_characters="{}")), other=st.text())
+def test_a_template_without_expressions_stands_for_itself(text: str, other: str):
+    """And for nothing else."""
+    assert template_matches(text, text)
+    assert template_matches(text, other) is (text == other)
+
+
+def test_no_template_takes_the_proxy_down():
+    """Templates are a server's, URIs a client's: no pair of them may keep the proxy busy (rule 26)."""
+    hostile = (
+        "from proxy.core.inventory import template_matches as m; print(m('x:' + '{+a}b' * 12, 'x:' + 'b' * 2000 + '!'))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", hostile], capture_output=True, text=True, timeout=8, check=True)
+
+    assert done.stdout == "False\n"

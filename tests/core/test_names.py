@@ -1,0 +1,88 @@
+"""Names under which tools are shown (design rules 19 and 20)."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.names import RESERVED, Naming, sanitised
+from tests.core.strategies import SERVER_KEYS, law, names, namings
+
+VALID = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def plain(naming: Naming, server: str, original: str) -> str:
+    return f"{naming.prefixes[server]}__{original}" if naming.prefixes[server] else original
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names)
+def test_every_name_is_one_that_every_client_takes(naming: Naming, server: str, original: str):
+    """At most the limit of the safe characters, and none of ours, not even in other letters' case."""
+    exposed = naming.expose(server, original)
+
+    assert VALID.fullmatch(exposed)
+    assert len(exposed) <= naming.limit
+    assert exposed.casefold() not in RESERVED
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names)
+def test_a_name_that_is_not_the_plain_one_ends_in_a_hash(naming: Naming, server: str, original: str):
+    """Whatever was altered says so, and `altered` tells which."""
+    exposed = naming.expose(server, original)
+    altered = exposed != plain(naming, server, original)
+
+    assert naming.altered(server, original) is altered
+    if altered:
+        assert re.search(r"_[0-9a-f]{8}$", exposed)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), first=names, second=names)
+def test_two_tools_of_a_server_never_get_one_altered_name(naming: Naming, server: str, first: str, second: str):
+    """Shortening and replacing never makes two names equal."""
+    if first != second:
+        assert naming.expose(server, first) != naming.expose(server, second)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names)
+def test_an_unprefixed_name_is_never_taken_for_a_tool_of_another_server(naming: Naming, server: str, original: str):
+    """What begins with another server's prefix is not shown as it is."""
+    if naming.prefixes[server]:
+        return
+    for other in filter(None, naming.prefixes.values()):
+        if original.startswith(sanitised(other) + "__"):
+            assert naming.altered(server, original)
+
+
+@pytest.mark.parametrize(
+    ("server", "original", "exposed"),
+    [
+        ("gh", "search", "gh__search"),
+        ("none", "search", "search"),
+        ("gh", "time.get-now", "gh__time_get-now_a8b868b9"),
+        ("gh", "a/b", "gh__a_b_e9a05c43"),
+        ("none", "SKILL", "SKILL_6db721b9"),
+        ("none", "skill_call", "skill_call_625b1210"),
+        ("none", "gh__search", "gh__search_a316eb12"),
+        ("my server", "x", "my_server__x_9dbd6e9e"),
+        ("gh", "t" * 200, "gh__ttttttttttttttttttttttttttttttttttt_f75e8f2d"),
+    ],
+)
+def test_names_survive_restarts_and_releases(server: str, original: str, exposed: str):
+    """Written out: clients keep permissions by these names, so they change with no start and no version."""
+    naming = Naming({"gh": "gh", "none": "", "my server": "my server"})
+
+    assert naming.expose(server, original) == exposed
+
+
+def test_a_name_just_within_the_limit_stays_and_one_beyond_is_shortened():
+    """The limit is the longest name allowed."""
+    naming = Naming({"gh": "gh"}, limit=16)
+
+    assert naming.expose("gh", "t" * 12) == "gh__" + "t" * 12
+    assert len(naming.expose("gh", "t" * 13)) == 16
+    assert naming.altered("gh", "t" * 13)

@@ -1,0 +1,151 @@
+"""What `check` finds when it holds a configuration against what servers offer."""
+
+from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.inventory import Inventory, Offer
+from proxy.core.names import Naming
+from proxy.core.report import SkillReport, grants, report
+
+INVENTORY: Inventory = {
+    "gh": Offer.of(
+        tools=[{"name": "search"}, {"name": "a.b"}, {"name": "rm"}, {"name": "unused"}],
+        resources=[{"uri": "gh://readme", "name": "Readme"}],
+        templates=[{"uriTemplate": "gh://file/{n}"}],
+        prompts=[{"name": "review"}],
+    ),
+    "gl": Offer.of(tools=[{"name": "search"}]),
+}
+
+
+def catalogue(*skills: Skill, denied: dict[str, Allow] | None = None, **prefixes: str) -> Catalogue:
+    servers = {"gh": "gh", "gl": "gl", **prefixes}
+    return Catalogue(tuple(servers), Naming(servers), skills, denied or {})
+
+
+def skill(
+    tools: dict[str, Allow] | None = None,
+    usage: str = "How.",
+    resources: dict[str, Allow] | None = None,
+    prompts: dict[str, Allow] | None = None,
+) -> Skill:
+    return Skill("s", "S", "", usage, tools=tools or {}, resources=resources or {}, prompts=prompts or {})
+
+
+def of(one: Skill, failed: dict[str, str] | None = None) -> SkillReport:
+    (found,) = report(catalogue(one), INVENTORY, failed or {}).skills
+    return found
+
+
+def test_a_good_configuration_has_no_problem():
+    """What each skill grants is counted."""
+    found = report(catalogue(skill({"gh": EVERYTHING, "gl": EVERYTHING})), INVENTORY, {})
+
+    assert found.good
+    assert found.problems == ()
+    (one,) = found.skills
+    assert [route.exposed for route in one.tools][-2:] == ["gh__unused", "gl__search"]
+    assert (len(one.tools), one.resources, one.prompts, one.problems) == (5, 2, 1, ())
+
+
+def test_entries_that_match_nothing_are_named_with_the_nearest_that_would():
+    """Names and patterns of all three kinds of lists (rule 4)."""
+    found = of(
+        skill(
+            {"gh": Allow.of(["serch", "zz*", "search"])},
+            resources={"gh": Allow.of(["gh://readmee", "Readme"])},
+            prompts={"gh": Allow.of(["revue"])},
+        )
+    )
+
+    assert found.problems == (
+        "server gh offers no tool serch; the nearest is search",
+        "server gh: the pattern zz* matches no tool",
+        "server gh offers no resource gh://readmee; the nearest is gh://readme",
+        "server gh offers no prompt revue; the nearest is review",
+    )
+
+
+def test_where_nothing_is_offered_nothing_is_nearest():
+    """No guess is made up."""
+    assert of(skill(prompts={"gl": Allow.of(["revue"])})).problems == ("server gl offers no prompt revue",)
+
+
+def test_a_resource_may_be_listed_by_template_or_by_name():
+    """What matches is no problem."""
+    assert of(skill(resources={"gh": Allow.of(["gh://file/*", "Read*"])})).problems == ()
+
+
+def test_a_server_that_does_not_start_is_a_problem_of_the_file_and_of_its_skills():
+    """The reason stands once; what it would offer is not known."""
+    broken = skill({"off": Allow.of(["x"])})
+    found = report(catalogue(broken, off="off"), INVENTORY, {"off": "no such file"})
+
+    assert found.skills[0].problems == ("server off does not start",)
+    assert found.problems == ("server off does not start: no such file",)
+    assert not found.good
+
+
+def test_what_a_server_that_does_not_start_would_offer_is_not_missed():
+    """Nothing is known of it, of no kind."""
+    broken = skill({"off": Allow.of(["x"])}, resources={"off": Allow.of(["x:1"])}, prompts={"off": Allow.of(["p"])})
+
+    assert report(catalogue(broken, off="off"), INVENTORY, {"off": "gone"}).skills[0].problems == (
+        "server off does not start",
+    )
+
+
+def test_a_skill_that_grants_nothing_is_a_problem_unless_it_has_a_guide():
+    """A skill of instructions only is one (rule 4)."""
+    assert of(skill()).problems == ()
+    assert of(skill(usage=" ")).problems == ("it grants nothing and has no usage guide",)
+    assert of(skill(resources={"gl": EVERYTHING})).problems == (
+        "it grants nothing: its servers offer nothing that it lists",
+    )
+
+
+def test_a_problem_of_one_skill_makes_the_whole_not_good():
+    """Also where the file as such is right."""
+    found = report(catalogue(skill({"gh": Allow.of(["serch"])})), INVENTORY, {})
+
+    assert found.problems == ()
+    assert not found.good
+
+
+def test_no_skill_is_a_problem():
+    """Clients would see nothing (rule 15)."""
+    assert report(catalogue(), {}, {}).problems == ("no skill is enabled: clients will see no tool at all",)
+
+
+def test_tools_that_meet_are_said():
+    """Neither is shown (rule 19)."""
+    unprefixed = Catalogue(("gh", "gl"), Naming({"gh": "", "gl": ""}), (skill({"gh": EVERYTHING}),))
+    (problem,) = report(unprefixed, INVENTORY, {}).problems
+
+    assert "would be shown as search" in problem
+    assert "set a prefix" in problem
+
+
+def test_what_is_denied_in_vain_is_said():
+    """A slip in `black_tool_actions` leaves a tool open (rule 5)."""
+    denying = catalogue(skill({"gh": EVERYTHING}), denied={"gh": Allow.of(["rmm", "rm"]), "off": Allow.of(["x"])})
+
+    assert report(denying, INVENTORY, {}).problems == (
+        "black_tool_actions: server gh offers no tool rmm; the nearest is rm",
+    )
+
+
+def test_what_is_only_worth_knowing_is_noted():
+    """Tools that nobody reaches, that are denied, and that are shown under another name."""
+    naming = Naming({"gh": "gh", "gl": "gl"})
+    noting = catalogue(skill({"gh": Allow.of(["search", "a.b"]), "gl": EVERYTHING}), denied={"gh": Allow.of(["rm"])})
+
+    assert report(noting, INVENTORY, {}).notes == (
+        "server gh: no skill reaches unused",
+        "server gh: denied to every skill: rm",
+        f"server gh: tool a.b is shown as {naming.expose('gh', 'a.b')}",
+    )
+
+
+def test_what_a_skill_grants_fits_in_a_line():
+    """As it is in force after merges."""
+    assert grants(skill({"gh": Allow.of(["a", "b*"]), "gl": EVERYTHING})) == "gh: a, b*; gl: all"
+    assert grants(skill()) == ""

@@ -1,0 +1,139 @@
+"""The command line of the program: one program under two names, and plain words for what cannot be (rule 21)."""
+
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.main import main
+from tests.program.process import ROOT
+from tests.upstream.bench import Bench
+
+MODULE = [sys.executable, "-m", "proxy"]
+ENTRY = [sys.executable, "-c", "import sys; from proxy.cli.main import main; sys.exit(main())"]
+
+
+def run(*arguments: str | Path, program: list[str] = MODULE) -> subprocess.CompletedProcess[str]:
+    """The program, run to its end without input."""
+    return subprocess.run(
+        [*program, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["serve", "--help"], ["nonsense"]])
+def test_both_names_are_one_program(arguments: list[str]):
+    """`python -m proxy` and the installed command give the same output and exit code."""
+    first, second = run(*arguments), run(*arguments, program=ENTRY)
+    assert (first.returncode, first.stdout, first.stderr) == (second.returncode, second.stdout, second.stderr)
+    assert "mcp-skill-proxy" in first.stdout + first.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["serve"],
+        ["serve", "--config"],
+        ["serve", "--config", "x.yaml", "--transport", "carrier-pigeon"],
+        ["serve", "--config", "x.yaml", "--port", "many"],
+        ["serve", "--config", "x.yaml", "--log-level", "loud"],
+        ["serve", "--config", "x.yaml", "--what"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_end_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    """Arguments that mean nothing are refused with the usage on stderr, code 2, nothing on stdout."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert said.err.startswith("usage: mcp-skill-proxy")
+    assert not said.out
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, 1),
+        (b"servers: [\n", 2),
+        (b"servers:\n  a: {command: x}\n  a: {command: y}\n", 3),
+        (b"skill_configs:\n  one: {tool_list: {nobody: []}}\n", 2),
+        (b"\xff\xfe\x00", 1),
+    ],
+    ids=["missing", "broken", "twice", "unknown-server", "bytes"],
+)
+def test_a_configuration_that_cannot_be_used_ends_with_code_2(tmp_path: Path, content: bytes | None, line: int):
+    """Each problem is one line `file:line: …` on stderr; code 2, no traceback, nothing on stdout."""
+    config = tmp_path / "skills.yaml"
+    if content is not None:
+        config.write_bytes(content)
+    done = run("serve", "--config", config)
+    assert done.returncode == 2
+    assert not done.stdout
+    problems = done.stderr.splitlines()
+    assert problems
+    assert all(re.match(re.escape(str(config)) + r":\d+: ", problem) for problem in problems), problems
+    assert problems[0].startswith(f"{config}:{line}: ")
+
+
+def test_a_folder_as_configuration_is_refused(tmp_path: Path):
+    """A folder in place of a file is named as that."""
+    done = run("serve", "--config", tmp_path)
+    assert done.returncode == 2
+    assert "is a folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_named(bench: Bench):
+    """When the port is taken the message names it and says what to do; code 2, no server is started."""
+    bench.stdio("a", {"start": "eager"})
+    bench.skill("one", {"a": []})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "--config", bench.write(), "--transport", "http", "--port", str(port))
+    assert done.returncode == 2
+    assert f"127.0.0.1:{port}" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+    assert not bench.events("a", "spawned")
+
+
+@pytest.mark.parametrize("port", ["70000", "-1"])
+def test_a_port_that_cannot_be_is_refused(bench: Bench, port: str):
+    """A number that is no port is refused in words."""
+    bench.skill("one", {})
+    done = run("serve", "--config", bench.write(), "--transport", "http", "--port", port)
+    assert done.returncode == 2
+    assert port in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+def test_an_address_that_is_not_ours_is_refused(bench: Bench, host: str):
+    """An address that cannot be bound to, or does not exist, is refused in words."""
+    bench.skill("one", {})
+    bench.settings |= {"tokens": {"alice": "alice-has-a-token"}}
+    done = run("serve", "--config", bench.write(), "--transport", "http", "--host", host, "--port", "0")
+    assert done.returncode == 2
+    assert host in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_off_loopback_without_tokens_is_refused(bench: Bench):
+    """Binding to all addresses needs tokens, and the message says so (rule 14)."""
+    bench.skill("one", {})
+    done = run("serve", "--config", bench.write(), "--transport", "http", "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2
+    assert "proxy.tokens" in done.stderr
+    assert not done.stdout

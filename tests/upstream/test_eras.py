@@ -1,0 +1,179 @@
+"""Servers of both protocol eras on both transports, and odd answers to the question for the newer one (rule 32)."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp.client import session
+
+from tests.servers.faulty import MODERN, Probe
+from tests.upstream.bench import Bench, problems, text, until
+
+pytestmark = pytest.mark.anyio
+
+PLAIN = Path(__file__).parents[1] / "servers" / "plain.py"
+SHORT = 0.3
+
+
+async def works(bench: Bench, tool: str = "a__echo") -> None:
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert tool in await proxy.tools()
+        assert "hello" in text(await proxy.call(tool, word="hello"))
+
+
+def methods(bench: Bench) -> list[str]:
+    return [event["method"] for event in bench.events("a", "request")]
+
+
+async def serve(bench: Bench, transport: str, asked: str, **faults: object) -> None:
+    if transport == "http":
+        await bench.http("a", {"era": asked}, **faults)
+    else:
+        bench.stdio("a", {"era": asked}, **faults)
+    bench.skill("one", {"a": []})
+
+
+@pytest.mark.parametrize("era", ["auto", "handshake", "modern"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_server_of_the_sdk_lists_and_calls(bench: Bench, transport: str, era: str):
+    """The SDK's own server, which speaks both eras, works in whichever the entry asks for."""
+    bench.skill("one", {"a": []})
+    if transport == "stdio":
+        bench.servers["a"] = {"command": sys.executable, "args": [str(PLAIN)], "era": era}
+        await works(bench)
+        return
+    port_file = bench.file("port")
+    async with await anyio.open_process([sys.executable, str(PLAIN), str(port_file)], stderr=None) as server:
+        await until(port_file.exists)
+        bench.servers["a"] = {"url": f"http://127.0.0.1:{port_file.read_text()}/mcp", "era": era}
+        await works(bench)
+        server.kill()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(
+    ("speaks", "era", "used"),
+    [
+        ("handshake", "auto", "initialize"),
+        ("handshake", "handshake", "initialize"),
+        ("modern", "auto", "server/discover"),
+        ("modern", "modern", "server/discover"),
+        ("both", "auto", "server/discover"),
+        ("both", "handshake", "initialize"),
+        ("both", "modern", "server/discover"),
+    ],
+)
+async def test_a_server_of_one_era_lists_and_calls(bench: Bench, transport: str, speaks: str, era: str, used: str):
+    """A server that speaks one era alone is met in it, and an entry's `era` is kept to."""
+    await serve(bench, transport, era, era=speaks)
+    await works(bench)
+    assert used in methods(bench)
+    assert methods(bench)[-2:] == ["tools/list", "tools/call"]
+    if era == "handshake":
+        assert "server/discover" not in methods(bench)
+    if used == "server/discover":
+        assert "initialize" not in methods(bench)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_modern_server_met_with_the_handshake_gives_a_clear_reason(bench: Bench, transport: str):
+    """`era: handshake` in front of a server without it fails with one line that says so."""
+    await serve(bench, transport, "handshake", era="modern")
+    async with bench.proxy() as proxy:
+        reason = problems(await proxy.activate("one"))["a"]
+    assert "nsupported protocol version" in reason or MODERN in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_handshake_server_met_without_it_gives_a_clear_reason(bench: Bench, transport: str):
+    """`era: modern` in front of a server that only shakes hands fails with one line that says so."""
+    await serve(bench, transport, "modern", era="handshake")
+    async with bench.proxy() as proxy:
+        reason = problems(await proxy.activate("one"))["a"]
+    assert "HTTP 400" in reason if transport == "http" else "Method not found" in reason
+    assert "\n" not in reason
+
+
+ERROR = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "Method not found"}})
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        Probe(status=400),
+        Probe(status=400, body="Bad Request: No valid session ID provided", type="text/plain"),
+        Probe(status=400, body=ERROR),
+        Probe(status=400, body=ERROR.replace("-32601", "-32000")),
+        Probe(status=404),
+        Probe(status=404, body="<html>not here</html>", type="text/html"),
+        Probe(status=404, body=ERROR),
+        Probe(status=405),
+        Probe(status=406, body=ERROR),
+        Probe(status=415),
+        Probe(status=200, body="<html>welcome</html>", type="text/html"),
+        Probe(status=200, body=ERROR),
+        Probe(status=200, body="not json"),
+        Probe(status=200),
+        Probe(status=202),
+        Probe(status=204),
+        Probe(status=500),
+        Probe(status=200, body="", type="text/event-stream"),
+    ],
+    ids=lambda probe: f"{probe.status}-{probe.type.split('/')[1]}-{probe.body[:9]}",
+)
+async def test_an_odd_answer_to_the_probe_over_http_leads_to_the_handshake(
+    bench: Bench, probe: Probe, monkeypatch: pytest.MonkeyPatch
+):
+    """Whatever an older HTTP server says to `server/discover`, it is met with the handshake (B52)."""
+    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", SHORT)
+    await serve(bench, "http", "auto", probe=probe, era="handshake")
+    await works(bench)
+    assert "initialize" in methods(bench)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": -32601, "message": "Method not found"}},
+        {"error": {"code": -32600, "message": "Invalid request"}},
+        {"error": {"code": -32602, "message": "Invalid params"}},
+        {"error": {"code": -32603, "message": "Internal error"}},
+        {"error": {"code": -32000, "message": "Not initialized"}},
+        {"error": {"code": 0, "message": ""}},
+        {"error": {"code": -32022, "message": "Unsupported", "data": {"supported": ["2025-11-25"], "requested": "x"}}},
+        {"error": {"code": -32022, "message": "Unsupported"}},
+        {"result": {}},
+        {"result": {"supportedVersions": ["2025-11-25"], "capabilities": {}}},
+        {"result": {"supportedVersions": ["2099-01-01"], "capabilities": {}}},
+    ],
+    ids=lambda answer: json.dumps(answer)[:60],
+)
+async def test_an_odd_answer_to_the_probe_on_stdio_leads_to_the_handshake(bench: Bench, answer: dict[str, object]):
+    """Whatever an older stdio server says to `server/discover`, it is met with the handshake (B52)."""
+    await serve(bench, "stdio", "auto", probe=Probe(body=json.dumps(answer)), era="handshake")
+    await works(bench)
+    assert "initialize" in methods(bench)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_probe_without_an_answer_leads_to_the_handshake(
+    bench: Bench, transport: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A server that leaves what it does not know unanswered is met with the handshake once the probe's time is over."""
+    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", SHORT)
+    await serve(bench, transport, "auto", ignores_probe=True, era="both")
+    await works(bench)
+    assert "initialize" in methods(bench)
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+async def test_a_server_that_refuses_everything_is_named_with_the_status(bench: Bench, status: int):
+    """A server that answers each request with an HTTP error fails with that status as the reason."""
+    await serve(bench, "http", "auto", status=status)
+    async with bench.proxy() as proxy:
+        reason = problems(await proxy.activate("one"))["a"]
+    assert f"HTTP {status}" in reason

@@ -1,0 +1,75 @@
+"""What servers list and how they write it: pages, cursors, noise and bytes that are no text."""
+
+import pytest
+
+from tests.upstream.bench import Bench, problems, text
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_all_pages_are_read(bench: Bench, transport: str):
+    """Of 101 tools, 50 on a page, the one on page 3 is listed and can be called (B36)."""
+    if transport == "http":
+        await bench.http("a", tools=101, page=50)
+    else:
+        bench.stdio("a", tools=101, page=50)
+    bench.skill("last", {"a": ["tool_100"]})
+    bench.skill("all", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("last")
+        assert await proxy.tools() == ["SKILL", "a__tool_100"]
+        assert text(await proxy.call("a__tool_100", word="last")) == '{"word": "last"}'
+        await proxy.activate("all")
+        assert await proxy.tools() == ["SKILL", *(f"a__tool_{number:03}" for number in range(101))]
+    assert [event["params"].get("cursor") for event in bench.events("a", "request", method="tools/list")] == [
+        None,
+        "50",
+        "100",
+    ]
+
+
+@pytest.mark.parametrize("cursors", ["repeated", "endless"])
+async def test_a_list_without_an_end_is_ended(bench: Bench, cursors: str):
+    """A cursor that comes again, and cursors that never end, cost neither the server's tools nor the proxy."""
+    bench.stdio("a", tools=4, page=2, cursors=cursors)
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert await proxy.tools() == ["SKILL", *(f"a__tool_{number:03}" for number in range(4))]
+        assert text(await proxy.call("a__tool_003", word="x")) == '{"word": "x"}'
+    asked = len(bench.events("a", "request", method="tools/list"))
+    assert asked == 2 if cursors == "repeated" else 2 < asked <= 1000
+
+
+NOISE = (
+    "Server started\n",
+    "\n",
+    '{"jsonrpc": "2.0", "id": \n',
+    "\ufeff",
+    "[1, 2]\n",
+    '{"jsonrpc": "2.0", "id": 123456, "result": {}}\n',
+    "log line\n" * 1000,
+)
+
+
+async def test_noise_on_stdout_breaks_nothing(bench: Bench):
+    """Banners, blank and half lines, a BOM, an array, a flood and unknown ids around replies are skipped (B44)."""
+    bench.stdio("a", noise=NOISE)
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        for number in range(3):
+            assert text(await proxy.call("a__echo", number=number)) == f'{{"number": {number}}}'
+    assert len(bench.events("a", "spawned")) == 1
+
+
+async def test_a_byte_that_is_no_utf_8_costs_at_most_that_byte(bench: Bench):
+    """A reply with the single byte 0xE9 arrives with a replacement, and the connection goes on (B45)."""
+    bench.stdio("a")
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("one")
+        assert text(await proxy.call("a__latin")) == "caf\ufffd"
+        assert text(await proxy.call("a__echo", word="näher 👍")) == '{"word": "n\\u00e4her \\ud83d\\udc4d"}'
+    assert len(bench.events("a", "spawned")) == 1
