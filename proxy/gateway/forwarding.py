@@ -1,7 +1,7 @@
 """Passing requests on to the server that answers them: the one way from a caller to an upstream."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 from proxy.core import wording
 from proxy.core.decision import Absence, Route, View, missing
@@ -40,8 +40,13 @@ class Forwarding:
             return found
         if direct:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
+
+        async def same() -> bool:
+            return (await self._view(caller)).tools.get(name) == found
+
         try:
-            result = await self._send(caller, "tools", name, found, "tools/call", params, repeat=_may_repeat(found))
+            original = {**params, "name": found.original}
+            result = await self._send(caller, found.server, "tools/call", original, same, repeat=_may_repeat(found))
         except Withdrawn:
             return await self.call_tool(caller, params, direct=direct)
         except ServerUnavailable as error:
@@ -64,12 +69,17 @@ class Forwarding:
         """
         name: str = params["name"]
         found = (await self._view(caller)).prompts.get(name)
-        if found is None:
-            raise Unknown(f"Unknown prompt: {name}")
+
+        async def same() -> bool:
+            return (await self._view(caller)).prompts.get(name) == found
+
         try:
-            return await self._send(caller, "prompts", name, found, "prompts/get", params, repeat=True)
+            if found is not None:
+                original = {**params, "name": found.original}
+                return await self._send(caller, found.server, "prompts/get", original, same, repeat=True)
         except Withdrawn:
-            raise Unknown(f"Unknown prompt: {name}") from None
+            pass
+        raise Unknown(f"Unknown prompt: {name}")
 
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/read` at the server that owns the URI; its result as it came.
@@ -80,27 +90,26 @@ class Forwarding:
             Rejection: the server's own JSON-RPC error.
         """
         uri: str = params["uri"]
-        for last in (False, True):
-            server = await self._owner(caller, uri)
-            link = await self._gate.upstreams.connected(server)
-            if await self._owner(caller, uri) != server:
-                raise Unknown(f"Unknown resource: {uri}")
-            try:
-                return await link.request("resources/read", params, caller.channel.progress)
-            except (NotDelivered, ServerLost):
-                if last:
-                    raise
-        raise AssertionError
+        found = await self._owner(caller, uri)
+
+        async def same() -> bool:
+            return await self._owner(caller, uri) == found
+
+        try:
+            if found is not None:
+                return await self._send(caller, found, "resources/read", params, same, repeat=True)
+        except Withdrawn:
+            pass
+        raise Unknown(f"Unknown resource: {uri}")
 
     async def _view(self, caller: Caller) -> View:
         return self._gate.sight((await self._gate.state(caller.scope)).active).view
 
-    async def _owner(self, caller: Caller, uri: str) -> str:
+    async def _owner(self, caller: Caller, uri: str) -> str | None:
+        """The server that `uri` is read at: where it is listed, or that handed it out and still has an active skill."""
         state = await self._gate.state(caller.scope)
         server = self._gate.sight(state.active).view.owner_of(uri) or state.handed_out.get(uri)
-        if server not in self._gate.catalogue.servers_of(state.active):
-            raise Unknown(f"Unknown resource: {uri}")
-        return server
+        return server if server in self._gate.catalogue.servers_of(state.active) else None
 
     async def _find_tool(self, caller: Caller, name: str) -> Route | dict[str, Any]:
         """The route of `name`, or the refusal that helps; a server that is on its way is waited for.
@@ -146,28 +155,29 @@ class Forwarding:
     async def _send(
         self,
         caller: Caller,
-        kind: Literal["tools", "prompts"],
-        name: str,
-        route: Route,
+        server: str,
         method: str,
         params: Mapping[str, Any],
+        same: Callable[[], Awaitable[bool]],
         *,
         repeat: bool,
     ) -> dict[str, Any]:
-        """Send to the server of `route`, deciding again once there is a connection: the wait may have changed things.
+        """Send a request to `server`, once the connection is there and the decision is still the `same`.
 
         A lost connection is made again once; `repeat` says whether the request may run twice.
+
+        Raises:
+            Withdrawn: the wait for the connection has changed the decision; nothing was sent.
         """
         for last in (False, True):
-            link = await self._gate.upstreams.connected(route.server)
-            now: Route | None = getattr(await self._view(caller), kind).get(name)
-            if now is None or (now.server, now.original) != (route.server, route.original):
+            link = await self._gate.upstreams.connected(server)
+            if not await same():
                 raise Withdrawn
             try:
-                return await link.request(method, {**params, "name": route.original}, caller.channel.progress)
+                return await link.request(method, params, caller.channel.progress)
             except NotDelivered as error:
                 if last:
-                    raise ServerUnavailable(route.server, error.reason) from error
+                    raise ServerUnavailable(server, error.reason) from error
             except ServerLost:
                 if last or not repeat:
                     raise

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from mcp.client import session
 
+from proxy.upstream import greeting
 from tests.servers.faulty import MODERN, Probe
 from tests.upstream.bench import Bench, problems, text, until
 
@@ -36,19 +36,25 @@ async def serve(bench: Bench, transport: str, asked: str, **faults: object) -> N
     bench.skill("one", {"a": []})
 
 
-@pytest.mark.parametrize("era", ["auto", "handshake", "modern"])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(
+    ("transport", "era"),
+    [
+        *((transport, era) for transport in ("stdio", "http") for era in ("auto", "handshake", "modern")),
+        ("sse", "auto"),
+        ("sse", "handshake"),
+    ],
+)
 async def test_a_server_of_the_sdk_lists_and_calls(bench: Bench, transport: str, era: str):
-    """The SDK's own server, which speaks both eras, works in whichever the entry asks for."""
+    """The SDK's own server, which speaks both eras, works in whichever the entry asks for, over every transport."""
     bench.skill("one", {"a": []})
     if transport == "stdio":
         bench.servers["a"] = {"command": sys.executable, "args": [str(PLAIN)], "era": era}
         await works(bench)
         return
     port_file = bench.file("port")
-    async with await anyio.open_process([sys.executable, str(PLAIN), str(port_file)], stderr=None) as server:
+    async with await anyio.open_process([sys.executable, str(PLAIN), str(port_file), transport], stderr=None) as server:
         await until(port_file.exists)
-        bench.servers["a"] = {"url": f"http://127.0.0.1:{port_file.read_text()}/mcp", "era": era}
+        bench.servers["a"] = {"type": transport, "url": f"http://127.0.0.1:{port_file.read_text()}/mcp", "era": era}
         await works(bench)
         server.kill()
 
@@ -129,7 +135,7 @@ async def test_an_odd_answer_to_the_probe_over_http_leads_to_the_handshake(
     bench: Bench, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ):
     """Whatever an older HTTP server says to `server/discover`, it is met with the handshake (B52)."""
-    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", SHORT)
+    monkeypatch.setattr(greeting, "PROBE_WAIT", SHORT)
     await serve(bench, "http", "auto", probe=probe, era="handshake")
     await works(bench)
     assert "initialize" in methods(bench)
@@ -164,7 +170,7 @@ async def test_a_probe_without_an_answer_leads_to_the_handshake(
     bench: Bench, transport: str, monkeypatch: pytest.MonkeyPatch
 ):
     """A server that leaves what it does not know unanswered is met with the handshake once the probe's time is over."""
-    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", SHORT)
+    monkeypatch.setattr(greeting, "PROBE_WAIT", SHORT)
     await serve(bench, transport, "auto", ignores_probe=True, era="both")
     await works(bench)
     assert "initialize" in methods(bench)

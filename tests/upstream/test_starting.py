@@ -139,6 +139,26 @@ async def test_a_list_waits_for_a_server_that_is_starting(bench: Bench):
     assert listed == ["SKILL", "late__echo"]
 
 
+@pytest.mark.parametrize("tools", [["echo"], []], ids=["by name", "all"])
+async def test_a_call_waits_for_a_server_that_is_starting(bench: Bench, tools: list[str]):
+    """A tool of an active skill can be called before its server has said what it offers: the call waits for it."""
+    go = bench.file("go")
+    bench.stdio("late", release=str(go))
+    bench.skill("one", {"late": tools}, active=True)
+    bench.settings |= {"list_wait": LONG}
+    answers: list[str] = []
+    async with bench.proxy(mode="legacy") as proxy, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            answers.append(text(await proxy.call("late__echo", word="hello")))
+
+        tasks.start_soon(call)
+        await bench.event("late", "request")
+        assert not answers
+        go.touch()
+    assert answers == ['{"word": "hello"}']
+
+
 async def test_our_own_handshake_waits_for_no_server(bench: Bench):
     """The proxy greets its client and answers `SKILL` while the server it needs at once has still said nothing."""
     bench.stdio("silent", silent=True)
