@@ -21,7 +21,7 @@ def configure(level: str, masker: Masker) -> None:
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
-        structlog.processors.format_exc_info,
+        structlog.processors.format_exc_info if level == "debug" else _without_traceback,
         mask,
     ]
     renderer: Processor = (
@@ -36,13 +36,25 @@ def configure(level: str, masker: Masker) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, _from_a_library, *shared],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+    root.setLevel(logging.WARNING)  # of libraries, also at debug: they log whole messages, with what tools return
     logging.getLogger("proxy").setLevel(level.upper())
+
+
+def _from_a_library(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A library's text as the message of an event of ours."""
+    return {**event, "event": "library.message", "message": event.get("event")}
+
+
+def _without_traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """An exception in one line; its traceback is there at level debug."""
+    info: object = event.pop("exc_info", None)
+    error = cast("tuple[object, object, object]", info)[1] if isinstance(info, tuple) else None
+    return event if error is None else {**event, "error": f"{type(error).__name__}: {error}"}
 
 
 def _masked(masker: Masker, value: object) -> object:

@@ -68,7 +68,7 @@ class Upstreams(Protocol):
         ...
 
     async def settled(self, servers: Iterable[str], within: float) -> None:
-        """Wait until none of them is starting, at most `within` seconds."""
+        """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
         ...
 
     async def connected(self, server: str) -> Link:
@@ -134,8 +134,10 @@ class Caller:
 class Notifier(Protocol):
     """Sends list-changed notices to the clients of a scope."""
 
-    def list_changed(self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None) -> None:
-        """Tell every client of `scope` of that era, except the connection `but`; never waits for any."""
+    def list_changed(
+        self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
+    ) -> None:
+        """Tell every client of `scope` of that era, except the connection `but`, or `only` one; waits for none."""
         ...
 
 

@@ -219,7 +219,7 @@ def launch() -> Generator[Launch]:
 def namespace(request: pytest.FixtureRequest) -> str:
     """A namespace of this test alone: tests that share a process do not share state."""
     plain = "".join(character if character.isalnum() else "-" for character in request.node.name)
-    return f"{plain}-{time.monotonic_ns()}"
+    return f"{plain[-60:]}-{time.monotonic_ns()}"
 
 
 # --- clients ---------------------------------------------------------------------------------------------------------

@@ -2,32 +2,35 @@
 
 import json
 import os
-import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
-from mcp_types import Implementation, TextContent, Tool
+from mcp_types import CallToolResult, Implementation, TextContent, Tool
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from proxy import __version__
+from proxy.cli import jsonc
+from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
+from proxy.cli.sample import arguments_for, chosen, how_to_call
 from proxy.config.load import Loaded
+from proxy.config.problems import did_you_mean
+from proxy.core.catalogue import Catalogue
 from proxy.core.inventory import Json, is_json, items
-from proxy.core.skill_tool import SKILL
+from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 
-GOOD, LIVE_PROBLEM = 0, 1
 SHOWN = 1600
 """Characters of a result that are shown."""
-WIDTH = 80
-"""Characters of a tool's description that are shown in a list."""
+EXAMPLE: Final = """for example:\n  --arguments '{"url": "https://example.com"}'"""
 
 
 class CannotTry(Exception):
@@ -35,15 +38,16 @@ class CannotTry(Exception):
 
 
 def attempt(loaded: Loaded, skill: str | None, call: str | None, arguments: str | None) -> int:
-    """Tell the story of one skill; 0 when every step succeeded, 1 otherwise."""
+    """Tell the story of one skill; 0 when every step succeeded, 1 otherwise, 2 when that skill or call cannot be."""
     console = Console(highlight=False)
+    wanted: _Wanted | None = None
     try:
-        wanted = _Wanted(_choose(loaded, skill), call, _parsed(arguments))
-        anyio.run(partial(_story, console, loaded, wanted))
+        wanted = _Wanted(_choose(loaded, skill), call, _parsed(call, arguments))
+        good = anyio.run(partial(_story, console, loaded, wanted))
     except CannotTry as problem:
         console.print(escape(str(problem)))
-        return LIVE_PROBLEM
-    return GOOD
+        return LIVE_PROBLEM if wanted else REFUSED
+    return GOOD if good else LIVE_PROBLEM
 
 
 @dataclass(frozen=True)
@@ -53,35 +57,36 @@ class _Wanted:
     arguments: Json | None
 
 
-def _parsed(arguments: str | None) -> Json | None:
+def _parsed(call: str | None, arguments: str | None) -> Json | None:
+    if arguments is None:
+        return None
+    if call is None:
+        raise CannotTry("--arguments goes with --call: say which tool they are for.")
     try:
-        given = json.loads(arguments) if arguments is not None else None
-    except ValueError as error:
-        raise CannotTry(f"--arguments is not JSON: {error}") from None
-    if given is not None and not is_json(given):
-        raise CannotTry("--arguments must be a JSON object")
+        given = jsonc.parse(arguments)
+    except jsonc.NotJson as error:
+        raise CannotTry(f"--arguments: {error}; {EXAMPLE}") from None
+    if not is_json(given):
+        raise CannotTry(f"--arguments must be a JSON object; {EXAMPLE}")
     return given
 
 
 def _choose(loaded: Loaded, wanted: str | None) -> str:
-    skills = loaded.catalogue.skills
-    if wanted is not None:
-        if wanted not in loaded.catalogue.by_id:
-            raise CannotTry(f"There is no skill {wanted}; there are: {', '.join(s.id for s in skills) or 'none'}")
-        return wanted
-    with_tools = [skill.id for skill in skills if skill.tools]
+    by_id, skills = loaded.catalogue.by_id, loaded.catalogue.skills
+    if wanted is not None and wanted not in by_id:
+        raise CannotTry(f"There is no skill {wanted}; {did_you_mean(wanted, by_id)}")
+    if not skills:
+        raise CannotTry(f"There is no enabled skill in {loaded.path}.")
     # One that is not active yet shows more; one that is shows at least its tools.
-    fresh = [skill.id for skill in skills if skill.tools and not (skill.active or skill.pinned)]
-    if not with_tools:
-        raise CannotTry(f"No skill in {loaded.path} has tools.")
-    return (fresh or with_tools)[0]
+    ranked = sorted(skills, key=lambda skill: (not skill.tools, skill.active or skill.pinned))
+    return ranked[0].id if wanted is None else wanted
 
 
-async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> None:
-    """Connect to the program itself, in a process of its own, and tell what its client sees.
+async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
+    """Connect to the program itself, in a process of its own, and tell what its client sees; whether all went well.
 
     Raises:
-        CannotTry: some step failed.
+        CannotTry: the story broke off.
     """
     program = StdioServerParameters(
         command=sys.executable,
@@ -90,136 +95,172 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> None:
     )
     me = Implementation(name="mcp-skill-proxy-try", version=__version__)
     problem: CannotTry | None = None
+    good = False
     try:
         async with Client(program, client_info=me) as client:
             try:
-                await _tell(console, client, loaded, wanted)
+                good = await _tell(console, client, loaded, wanted)
             except CannotTry as met:
                 problem = met  # raised outside, where no task group wraps it
     except ExceptionGroup as failed:
         raise CannotTry("The proxy did not start, or it ended; what it said stands above.") from failed
     if problem is not None:
         raise problem
+    return good
 
 
-async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> None:
-    skill = wanted.skill
+async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> bool:
+    catalogue, skill = loaded.catalogue, loaded.catalogue.by_id[wanted.skill]
+    called = f"[bold]{escape(skill.id)}[/]"
     console.print(f"A client connects to [bold]{escape(str(loaded.path))}[/] and lists its tools:")
-    before = await _list(console, client)
-    console.print(f"\nIt activates skill [bold]{escape(skill)}[/]:")
-    result = await _call(console, client, SKILL, {"action": "activate", "skill_name": skill})
+    before = await _tools(client)
+    _show(console, catalogue, before)
+    early = f"Skill {called} is active from the start; activating it gives its guide:"
+    console.print(f"\n{early if skill.active or skill.pinned else f'It activates skill {called}:'}")
+    activation = await _switch(console, client, "activate", skill.id)
     console.print("\nNow its list is:")
-    after = await _list(console, client)
-    listed = {tool.name for tool in after}
-    brought = [tool["name"] for tool in items(result.get("tools")) if tool["name"] in listed]
-    name, given = _what_to_call(after, brought, wanted)
-    console.print(f"\nIt calls [bold]{escape(name)}[/] with {escape(json.dumps(given, ensure_ascii=False))}:")
-    await _call(console, client, name, given)
-    if not loaded.catalogue.by_id[skill].pinned:
-        console.print(f"\nIt offloads skill [bold]{escape(skill)}[/]:")
-        await _call(console, client, SKILL, {"action": "offload", "skill_name": skill})
-        console.print("\nAnd its list is again:")
-        await _list(console, client)
-    await _estimate(console, client, loaded, before, after)
+    after = await _tools(client)
+    _show(console, catalogue, after)
+    ready = not _part(activation, "problems")
+    brought = {tool["name"] for tool in _part(activation, "tools")}
+    called_well = await _use(console, client, after, brought, wanted, ready=ready)
+    if skill.pinned:
+        console.print(f"\nSkill {called} is pinned: it cannot be offloaded.")
+    else:
+        console.print(f"\nIt offloads skill {called}:")
+        await _switch(console, client, "offload", skill.id)
+        left = await _tools(client)
+        console.print(f"\nAnd its list is {'again' if _names(left) == _names(before) else 'now'}:")
+        _show(console, catalogue, left)
+    await _estimate(console, client, loaded, before, after, activation)
+    return ready and called_well
 
 
-async def _list(console: Console, client: Client) -> list[Tool]:
-    tools = (await client.list_tools()).tools
-    table = Table(box=None, show_header=False, padding=(0, 2))
+async def _tools(client: Client) -> list[Tool]:
+    return (await client.list_tools()).tools
+
+
+def _names(tools: list[Tool]) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+def _show(console: Console, catalogue: Catalogue, tools: list[Tool]) -> None:
+    """A list, one line for each tool; for `SKILL` what it offers."""
+    longest = max(map(len, _names(tools)), default=0)
+    offers = f"{', '.join(actions(catalogue))} skills: {', '.join(catalogue.by_id)}"
     for tool in tools:
-        first = (tool.description or "").strip().split("\n")[0]
-        table.add_row(
-            f"[cyan]{escape(tool.name)}[/]", escape(first if len(first) <= WIDTH else first[: WIDTH - 1] + "…")
-        )
-    console.print(table)
-    return tools
+        about = offers if tool.name == SKILL else (tool.description or "").strip().split("\n")[0]
+        line = Text.assemble("  ", (tool.name.ljust(longest), "cyan"), "  ", _printable(about))
+        console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-async def _call(console: Console, client: Client, name: str, arguments: Json) -> Json:
-    """Call a tool and show its result; the structured part of it.
+def _printable(text: str) -> str:
+    """`text` of a server without what would steer the terminal."""
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+
+
+async def _switch(console: Console, client: Client, action: str, skill: str) -> CallToolResult:
+    """Activate or offload a skill.
 
     Raises:
-        CannotTry: the call failed.
+        CannotTry: it failed.
     """
+    result = await _call(console, client, SKILL, {"action": action, "skill_name": skill})
+    if result is None or result.is_error:
+        raise CannotTry("That failed, see above.")
+    return result
+
+
+async def _call(console: Console, client: Client, name: str, arguments: Json) -> CallToolResult | None:
+    """Call a tool and show its result; None where the call itself failed, which is said."""
     try:
         result = await client.call_tool(name, dict(arguments))
     except MCPError as error:
-        raise CannotTry(f"The call failed: {error.message}") from None
-    text = "\n".join(block.text if isinstance(block, TextContent) else f"[{block.type}]" for block in result.content)
+        console.print(f"The call failed: {escape(_printable(error.message))}")
+        return None
+    text = _printable(_text(result)).strip("\n")
     shown = text if len(text) <= SHOWN else text[:SHOWN] + f"\n… ({len(text) - SHOWN} more characters)"
     console.print(Panel(escape(shown), border_style="red" if result.is_error else "dim"))
-    if result.is_error and name == SKILL:
-        raise CannotTry("That failed, see above.")
-    return result.structured_content or {}
+    return result
 
 
-def _what_to_call(tools: list[Tool], brought: list[str], wanted: _Wanted) -> tuple[str, Json]:
-    """The tool that was asked for, else the first of the skill whose arguments can be made from its schema."""
+def _part(result: CallToolResult, key: str) -> Sequence[Any]:
+    """A list in the structured part of a result."""
+    return items(result.structured_content.get(key)) if is_json(result.structured_content) else ()
+
+
+def _text(result: CallToolResult) -> str:
+    return "\n".join(block.text if isinstance(block, TextContent) else f"[{block.type}]" for block in result.content)
+
+
+async def _use(
+    console: Console, client: Client, tools: list[Tool], brought: set[str], wanted: _Wanted, *, ready: bool
+) -> bool:
+    """Call the tool that was asked for, else one that the skill brought; whether nothing failed.
+
+    Raises:
+        CannotTry: there is no such tool.
+    """
     by_name = {tool.name: tool for tool in tools}
+    if wanted.call is not None and wanted.call not in by_name:
+        raise CannotTry(f"\nThere is no tool {wanted.call}; {did_you_mean(wanted.call, by_name)}")
+    own = [tool for tool in tools if tool.name in brought]
     if wanted.call is not None:
-        if wanted.call not in by_name:
-            raise CannotTry(f"There is no tool {wanted.call}; there are: {', '.join(by_name)}")
-        return wanted.call, wanted.arguments or _arguments(by_name[wanted.call]) or {}
-    for name in sorted(brought, key=lambda name: not _only_reads(by_name[name])):
-        if (made := wanted.arguments or _arguments(by_name[name])) is not None:
-            return name, made
-    raise CannotTry(
-        f"None of {', '.join(brought) or 'no tools'} can be called without knowing more: name one with --call TOOL "
-        "--arguments JSON, or another skill with --skill"
-    )
+        tool = by_name[wanted.call]
+        arguments = arguments_for(tool) if wanted.arguments is None else wanted.arguments
+    elif own:
+        tool, arguments = chosen(own)
+    else:
+        console.print("\nThe skill brought no tools" + ("." if ready else '; see "Not ready" above.'))
+        return True
+    if arguments is None:
+        why = "needs arguments" if arguments_for(tool) is None else "may destroy something"
+        console.print(escape(f"\n(No call: {tool.name} {why}; give\n  {how_to_call(tool)})"))
+        return wanted.call is None
+    given = json.dumps(arguments, ensure_ascii=False)
+    console.print(f"\nIt calls [bold]{escape(tool.name)}[/] with {escape(given)}:")
+    result = await _call(console, client, tool.name, arguments)
+    if result is not None and result.is_error:
+        console.print("The tool answered with an error.")
+    return result is not None and not result.is_error
 
 
-def _arguments(tool: Tool) -> Json | None:
-    """Arguments for `tool`, made from its schema; None when that does not suffice."""
-    made: dict[str, Any] = {}
-    properties = tool.input_schema.get("properties")
-    for name in items(tool.input_schema.get("required")):
-        schema = properties.get(name) if is_json(properties) else None
-        value = _example(name, schema) if is_json(schema) else None
-        if value is None:
-            return None
-        made[name] = value
-    return made
-
-
-def _only_reads(tool: Tool) -> bool:
-    return tool.annotations is not None and tool.annotations.read_only_hint is True
-
-
-def _example(name: str, schema: Json) -> object:
-    """A value for the argument `name` from its schema; where it asks for a folder, the one we are in."""
-    if schema.get("type") == "string" and re.search(r"path|folder|dir(ectory)?$|cwd", name):
-        return str(Path.cwd())
-    quoted = re.search(r"e\.g\.,?\s*['\"`]([^'\"`]+)['\"`]", str(schema.get("description", "")))
-    candidates = [
-        schema.get("const"),
-        schema.get("default"),
-        *items(schema.get("examples")),
-        *items(schema.get("enum")),
-    ]
-    return next((found for found in candidates if found is not None), quoted.group(1) if quoted else None)
-
-
-async def _estimate(console: Console, client: Client, loaded: Loaded, before: list[Tool], after: list[Tool]) -> None:
-    """Compare what the lists cost in the model's context with what everything at once would."""
+async def _estimate(
+    console: Console, client: Client, loaded: Loaded, before: list[Tool], after: list[Tool], activation: CallToolResult
+) -> None:
+    """Compare what the lists and the activation cost in the model's context with what the tools of all skills would."""
+    missing: set[str] = set()
 
     async def activate(skill: str) -> None:
-        await client.call_tool(SKILL, {"action": "activate", "skill_name": skill})
+        result = await client.call_tool(SKILL, {"action": "activate", "skill_name": skill})
+        missing.update(problem["server"] for problem in _part(result, "problems"))
 
     async with anyio.create_task_group() as tasks:
         for skill in loaded.catalogue.skills:
             tasks.start_soon(activate, skill.id)
-    everything = (await client.list_tools()).tools
+    everything = [tool for tool in await _tools(client) if tool.name not in {SKILL, SKILL_CALL}]
+    once = len(_text(activation)) // 4
     table = Table(box=None, padding=(0, 2))
     table.add_column("in the model's context")
     table.add_column("tools", justify="right")
     table.add_column("tokens (estimate)", justify="right")
-    for what, tools in (("at the start", before), ("with the skill", after), ("with every skill", everything)):
+    for what, tools in (("the list at the start", before), ("the list with the skill", after)):
         table.add_row(what, str(len(tools)), f"{_tokens(tools):,}")
-    saved = _tokens(everything) - _tokens(after)
+    table.add_row("the activation's result, once", "", f"{once:,}")
+    table.add_row("the tools of all skills at once", str(len(everything)), f"{_tokens(everything):,}")
     console.print()
     console.print(table)
-    console.print(f"The skill alone saves about {saved:,} tokens of definitions (an estimate: characters / 4).")
+    first, then = (_saving(_tokens(everything) - _tokens(tools)) for tools in (before, after))
+    console.print(
+        f"Against the tools of all skills at once the list saves {first} at the start and {then} with the skill; "
+        f"the activation's result added about {once:,} once (an estimate: characters / 4)."
+    )
+    if missing:
+        console.print(f"Not counted, because they are not ready: {escape(', '.join(sorted(missing)))}.")
+
+
+def _saving(tokens: int) -> str:
+    return f"about {tokens:,} tokens" if tokens > 0 else "nothing"
 
 
 def _tokens(tools: list[Tool]) -> int:

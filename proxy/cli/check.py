@@ -1,17 +1,22 @@
 """`check`: hold the configuration against the servers as they are, and print what each skill grants."""
 
+import textwrap
 from functools import partial
+from pathlib import Path
 
 import anyio
 
 from proxy import logs
+from proxy.cli.exits import GOOD, LIVE_PROBLEM
 from proxy.config.load import Loaded
+from proxy.core.catalogue import Skill
 from proxy.core.inventory import Inventory
 from proxy.core.masking import Masker
 from proxy.core.report import Report, SkillReport, grants, report
 from proxy.upstream.pool import Pool
 
-GOOD, LIVE_PROBLEM = 0, 1
+WIDTH = 80
+"""Columns of a terminal, as far as lines can be wrapped."""
 
 
 def check(loaded: Loaded, *, offline: bool) -> int:
@@ -19,13 +24,13 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     masker = Masker(loaded.secrets)
     logs.configure("error", masker)
     catalogue = loaded.catalogue
-    print(f"{loaded.path}: {_count(len(catalogue.servers), 'server')}, {_count(len(catalogue.skills), 'skill')}")
+    print(
+        f"{_shown(loaded.path)}: {_count(len(catalogue.servers), 'server')}, {_count(len(catalogue.skills), 'skill')}"
+    )
     for note in loaded.notes:
         print(f"note: {note}")
     if offline:
-        for skill in catalogue.skills:
-            print(f"skill {skill.id}: {grants(skill) or 'instructions only'}")
-        print("The file is sound; no server was started.")
+        _print_offline(loaded)
         return GOOD
     inventory, failed = anyio.run(partial(_start_all, loaded, masker))
     found = report(catalogue, inventory, failed)
@@ -45,6 +50,16 @@ async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[st
         return pool.inventory(), {s: status.reason for s, status in statuses.items() if status.state != "ready"}
 
 
+def _print_offline(loaded: Loaded) -> None:
+    for server, reason in loaded.unstartable.items():
+        print(f"note: server {server} cannot be started: {reason}")
+    for skill in loaded.catalogue.skills:
+        print(f"\nskill {_title(skill)}" + ("" if skill.servers else ": instructions only"))
+        _print_grants(skill)
+    sound = "The file is sound; no server was started."
+    print("\n" + (sound if loaded.catalogue.skills else "Nothing is offered: clients will see no tool."))
+
+
 def _print(found: Report) -> None:
     for skill in found.skills:
         print()
@@ -61,16 +76,39 @@ def _print(found: Report) -> None:
 
 
 def _print_skill(found: SkillReport) -> None:
-    skill = found.skill
-    state = ", pinned" if skill.pinned else ", active at once" if skill.active else ""
     besides = [_count(n, what) for n, what in ((found.resources, "resource"), (found.prompts, "prompt")) if n]
-    print(f"skill {skill.id}{state}: {', '.join([_count(len(found.tools), 'tool'), *besides])}")
-    if skill.tools:
-        print(f"  grants {grants(skill)}")
+    counted = ", ".join([_count(len(found.tools), "tool"), *besides])
+    print(f"skill {_title(found.skill)}: {counted if found.skill.servers else 'instructions only'}")
+    _print_grants(found.skill)
     for tool in found.tools:
         print(f"  + {tool.exposed}")
     for problem in found.problems:
         print(f"  ! {problem}")
+
+
+def _title(skill: Skill) -> str:
+    return skill.id + (", pinned" if skill.pinned else ", active at once" if skill.active else "")
+
+
+def _print_grants(skill: Skill) -> None:
+    for line in grants(skill):
+        print(
+            textwrap.fill(
+                f"grants {line}",
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+
+def _shown(path: Path) -> Path:
+    """`path` as short as it can be said: from the folder we are in, where it is in there."""
+    real = path.parent.resolve() / path.name
+    here = Path.cwd().resolve()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _count(number: int, what: str) -> str:

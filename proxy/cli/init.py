@@ -1,103 +1,86 @@
 """`init`: write a configuration with one skill per server, ready to edit."""
 
-import json
-import re
+import io
+import os
+import shlex
 import sys
-import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-import yaml
-
-from proxy.core.inventory import Json, is_json
-
-GOOD, REFUSED = 0, 2
-DEFAULT_OUTPUT: Final = Path("skills.yaml")
-KEYS: Final = ("servers", "mcpServers", "mcp_servers")
+from proxy.cli.exits import GOOD, REFUSED
+from proxy.cli.source import Source, dumped, read
+from proxy.config.load import Refused, load
 
 HEAD: Final = """\
-# One skill for each server, to be edited. The model chooses a skill by its desc and works by its usage; tool_list says
-# which tools it gets: [] for all of a server, or names and patterns such as [search_issues, "get_*"].
-# Check it with: mcp-skill-proxy check --config {path}
+# One skill for each server, to be edited: the model chooses a skill by its desc and works by its usage. A tool_list
+# gives it all tools of a server ([]), or those named: [search_issues, "get_*"].
+# Check it with: mcp-skill-proxy check --config FILE
 """
-STARTER: Final = """\
-servers:
-  time: {command: mcp-server-time}   # pip install mcp-server-time
+STARTER: Final = Source(("time",), "servers:\n  time: {command: mcp-server-time} # pip install mcp-server-time\n")
+SKILL: Final = """\
+  {id}:
+    name: {id}
+    desc: {desc} # edit: what they are for
+    usage: {usage} # edit: what the model should know
+    tool_list:
+      {id}: []
 """
 
 
-class CannotRead(Exception):
-    """The source has no servers that could be taken over; the text says what is wrong."""
+def init(source: Path | None, target: Path) -> int:
+    """Write a configuration to `target` (`-` for stdout) from the servers of `source`; 2 when that cannot be done.
 
-
-def init(source: Path | None, output: Path | None) -> int:
-    """Write a configuration to `output` (`-` for stdout) from the servers of `source`; 2 when that cannot be done."""
-    target = output or DEFAULT_OUTPUT
+    Raises `Refused` where `source` is no good.
+    """
+    cast("io.TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8", errors="backslashreplace")
+    found = read(source, target) if source is not None else STARTER
+    written = f"{HEAD}{found.text.rstrip()}\n\nskill_configs:\n{''.join(map(_skill, found.servers))}"
+    if str(target) == "-":
+        print(written, end="")
+        _print_notes(found)
+        return GOOD
     try:
-        servers, text = _servers_of(source) if source is not None else (["time"], STARTER)
-        written = f"{HEAD.format(path=target)}{text.rstrip()}\n\n{_skills(servers)}"
-        if str(target) == "-":
-            print(written, end="")
-            return GOOD
-        with target.open("x", encoding="utf-8") as file:
+        # Secrets may have come along: for nobody else to read.
+        with open(target, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(written)
     except FileExistsError:
         print(f"{target} exists already; name another file with --output", file=sys.stderr)
         return REFUSED
-    except (CannotRead, OSError) as error:
-        what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        print(f"mcp-skill-proxy: {what}", file=sys.stderr)
+    except OSError as error:
+        print(f"mcp-skill-proxy: {target}: {error.strerror}", file=sys.stderr)
         return REFUSED
-    print(f"{target}: {len(servers)} servers with a skill each; edit it, then: mcp-skill-proxy check --config {target}")
+    count = "1 server with a skill" if len(found.servers) == 1 else f"{len(found.servers)} servers with a skill each"
+    print(f"{target}: {count}; edit it, then: mcp-skill-proxy check --config {shlex.quote(str(target))}")
+    _print_notes(found)
+    if left := list(_left_to_do(target)):
+        print("To do before it can serve:", *left, sep="\n  ")
     return GOOD
 
 
-def _servers_of(source: Path) -> tuple[list[str], str]:
-    """The keys of the servers in a client's config or a YAML, and YAML text that has them as they stand."""
-    text = source.read_text(encoding="utf-8-sig")
-    suffix = source.suffix.lower()
+def _print_notes(found: Source) -> None:
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _left_to_do(target: Path) -> Iterable[object]:
+    """What loading says about the file that was written."""
     try:
-        if suffix == ".toml":
-            document: object = tomllib.loads(text)
-        elif suffix == ".json":
-            document = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
-        else:
-            document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - builds text, lists and mappings alone
-    except (ValueError, yaml.YAMLError) as error:
-        raise CannotRead(f"{source}: {' '.join(str(error).split())}") from None
-    servers = _find(document)
-    if not servers:
-        raise CannotRead(f"{source} has no servers: looked for {', '.join(KEYS)}")
-    if suffix in (".json", ".toml"):
-        return list(servers), _yaml({"servers": servers})
-    if is_json(document) and "skill_configs" in document:
-        raise CannotRead(f"{source} has skill_configs already: edit it")
-    return list(servers), text
+        loaded = load(target, os.environ)
+    except Refused as refused:
+        return refused.problems
+    return (*loaded.notes, *(f"server {key}: {reason}" for key, reason in loaded.unstartable.items()))
 
 
-def _find(document: object) -> Json:
-    """The servers of a document: at the top, or below `mcp` (VS Code's settings)."""
-    if not is_json(document):
-        return {}
-    for holder in (document, document.get("mcp")):
-        for key in KEYS:
-            if is_json(holder) and is_json(found := holder.get(key)):
-                return found
-    return {}
-
-
-def _skills(servers: list[str]) -> str:
-    skills: dict[str, Json] = {
-        server: {
-            "name": server,
-            "desc": f"The tools of {server}. (Say what they are for: the model chooses by this line.)",
-            "usage": f"Use the tools of {server} as their descriptions say. (Say what the model should know.)",
-            "tool_list": {server: []},
-        }
-        for server in servers
+def _skill(server: str) -> str:
+    texts = {
+        "id": server,
+        "desc": f"The tools of {server}.",
+        "usage": f"Use the tools of {server} as their descriptions say.",
     }
-    return _yaml({"skill_configs": skills})
+    return SKILL.format_map({name: _scalar(text) for name, text in texts.items()})
 
 
-def _yaml(document: Json) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)  # pyright: ignore[reportUnknownMemberType] - the stubs leave its `width` open
+def _scalar(text: str) -> str:
+    """A text as YAML on one line."""
+    return dumped([text], flow=True, style=None if text.isprintable() else '"').strip()[1:-1]

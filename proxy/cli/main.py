@@ -2,18 +2,30 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from proxy import __version__
+from proxy.cli.exits import INTERRUPTED, REFUSED
 from proxy.config.load import Loaded, Refused, load
+from proxy.core.scope import NAMESPACE
 
-GOOD: Final = 0
-LIVE_PROBLEM: Final = 1
-"""The configuration is sound, but something live is not."""
-REFUSED: Final = 2
+LAST_PORT: Final = 65535
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) <= LAST_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no port: a number from 0 to {LAST_PORT}")
+
+
+def _namespace(text: str) -> str:
+    if re.fullmatch(NAMESPACE, text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no name: 1 to 128 of A-Z a-z 0-9 . _ ~ -, not dots alone")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,37 +40,73 @@ def parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", parents=[config], help="serve clients")
     serve.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
-    serve.add_argument("--host", default="127.0.0.1", help="address to bind to, with http (default: 127.0.0.1)")
-    serve.add_argument(
-        "--port",
-        type=int,
-        choices=range(0x10000),
-        default=8765,
-        metavar="PORT",
-        help="port to bind to, with http; 0 takes a free one",
-    )
-    serve.add_argument("--namespace", metavar="NAME", help="the scope of the client on stdio")
+    serve.add_argument("--host", help="with http: address to bind to (default: 127.0.0.1)")
+    serve.add_argument("--port", type=_port, metavar="PORT", help="with http: port, 0 for a free one (default: 8765)")
+    serve.add_argument("--namespace", type=_namespace, metavar="NAME", help="with stdio: the scope of the client")
     serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of proxy.log_level")
 
     check = commands.add_parser("check", parents=[config], help="validate the configuration and try its servers")
     check.add_argument("--offline", action="store_true", help="validate alone, start no server")
 
-    init = commands.add_parser("init", help="write a configuration with one skill per server")
-    init.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="a client's config, or a YAML of servers"
+    init = commands.add_parser(
+        "init",
+        help="write a configuration with one skill per server",
+        description="Write a configuration with one skill per server, ready to edit.",
+        epilog="example:\n  mcp-skill-proxy init --from claude_desktop_config.json --output my-skills.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    init.add_argument("--output", type=Path, metavar="FILE", help="where to write it (default: print it)")
+    init.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="a client's config (.json, .toml) or a .yaml of servers (default: begin with one server, time)",
+    )
+    init.add_argument(
+        "--output",
+        type=Path,
+        default=Path("skills.yaml"),
+        metavar="FILE",
+        help="where to write it (default: skills.yaml; - prints it)",
+    )
 
-    attempt = commands.add_parser("try", parents=[config], help="act as a client and show what one sees")
-    attempt.add_argument("--skill", metavar="ID", help="the skill to activate (default: the first that has tools)")
-    attempt.add_argument("--call", metavar="TOOL", help="the tool to call (default: one that needs no thought)")
-    attempt.add_argument("--arguments", metavar="JSON", help="its arguments")
+    attempt = commands.add_parser(
+        "try",
+        parents=[config],
+        help="act as a client and show what one sees",
+        description="Act as a client and show what one sees: lists of tools, a skill activated, a tool called.\n"
+        "For the estimate at the end it starts the servers of all skills.",
+        epilog="example:\n  mcp-skill-proxy try --config skills.yaml --skill repository --call git__git_log \\\n"
+        """      --arguments '{"repo_path": "/path/to/repository", "max_count": 3}'""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    attempt.add_argument(
+        "--skill", metavar="ID", help="the skill to activate (default: the first that has tools and is not active yet)"
+    )
+    attempt.add_argument(
+        "--call", metavar="TOOL", help="the tool to call (default: one of the skill's that needs no thought)"
+    )
+    attempt.add_argument(
+        "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
+    )
     return top
+
+
+def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse what the chosen transport would ignore."""
+    http = arguments.transport == "http"
+    if not http and (arguments.host is not None or arguments.port is not None):
+        grammar.error("--host and --port are for --transport http")
+    if http and arguments.namespace is not None:
+        grammar.error("--namespace is for --transport stdio; over HTTP the namespace is in the URL: /mcp/NAME")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    arguments = parser().parse_args(argv)
+    grammar = parser()
+    arguments = grammar.parse_args(argv)
+    if arguments.command == "serve":
+        _check_serve(grammar, arguments)
     try:
         if arguments.command == "init":
             from proxy.cli.init import init  # noqa: PLC0415 - each command pays for its own imports alone
@@ -71,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(problem, file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
-        return GOOD
+        return INTERRUPTED
 
 
 def _run(arguments: argparse.Namespace, loaded: Loaded) -> int:

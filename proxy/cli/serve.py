@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import shutil
 import signal
 import sys
+import textwrap
 from functools import partial
 from socket import socket
 
@@ -13,6 +15,7 @@ from anyio.abc import TaskStatus
 
 from proxy import logs
 from proxy.app import Running, running
+from proxy.cli.exits import GOOD, REFUSED
 from proxy.config.load import Loaded
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
@@ -20,6 +23,9 @@ from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
 
 log = structlog.stdlib.get_logger("proxy")
+
+DEFAULT_PORT = 8765
+WAITING = "Waiting for an MCP client on standard input; --transport http serves over HTTP."
 
 
 def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
@@ -29,16 +35,17 @@ def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
         log.warning("config.note", note=note)
     if not loaded.catalogue.skills:
         log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
+    host: str = arguments.host or "127.0.0.1"
     bound: socket | None = None
     if arguments.transport == "http":
         try:
-            bound = listen(arguments.host, arguments.port, loaded.settings)
+            bound = listen(host, DEFAULT_PORT if arguments.port is None else arguments.port, loaded.settings)
         except CannotListen as problem:
             print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
-            return 2
+            return REFUSED
     own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
-    anyio.run(partial(_serve, loaded, own, bound, arguments.host))
-    return 0
+    anyio.run(partial(_serve, loaded, own, bound, host))
+    return GOOD
 
 
 async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) -> None:
@@ -48,6 +55,8 @@ async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) 
             await tasks.start(_stop_on_signal, work)
             async with running(loaded, own) as proxy:
                 if bound is None:
+                    if sys.stdin.isatty():
+                        print(WAITING, file=sys.stderr, flush=True)
                     await serve_stdio(proxy.server)
                 else:
                     await serve_http(proxy.http(host), bound, partial(_tell, proxy, bound))
@@ -68,28 +77,20 @@ async def _stop_on_signal(scope: anyio.CancelScope, *, task_status: TaskStatus[N
 def _tell(proxy: Running, bound: socket) -> None:
     """Say on stderr where the proxy is, what it offers, and how to point a client at it."""
     host, port = bound.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+    host = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host  # noqa: S104 - compared
+    url = f"http://{host}:{port}/mcp"
     skills = proxy.loaded.catalogue.skills
-    claude = f"claude mcp add --transport http skills {url}"
-    others = json.dumps({"mcpServers": {"skills": {"type": "http", "url": url}}})
+    token = ' --header "Authorization: Bearer TOKEN"' if proxy.loaded.settings.tokens else ""
+    claude = f"claude mcp add --transport http skills {url}{token}"
+    entry = json.dumps({"mcpServers": {"skills": {"type": "http", "url": url}}})
     if not sys.stderr.isatty():  # where nobody reads along, everything is one event
-        log.info("proxy.ready", url=url, skills=[skill.id for skill in skills], claude_code=claude, others=others)
+        log.info("proxy.ready", url=url, skills=[skill.id for skill in skills], claude_code=claude, entry=entry)
         return
-    log.info("proxy.ready", url=url)
-    lines = [
-        "",
-        f"mcp-skill-proxy serves {proxy.loaded.path} at {url}",
-        "",
-        "Skills:",
-        *(
-            f"  {skill.id:20} {skill.desc or skill.name}{' (active at once)' if skill.active else ''}"
-            for skill in skills
-        ),
-        "",
-        "Point a client at it:",
-        f"  Claude Code   {claude}",
-        f"  others        {others}",
-        f"  a name of its own for each agent: {url}/NAME",
-        "",
-    ]
+    width = shutil.get_terminal_size().columns - 2
+    lines = [f"mcp-skill-proxy serves {proxy.loaded.path} at {url} (Ctrl-C ends it)", "", "Skills:"]
+    for skill in skills:
+        state = " (active at once)" if skill.active or skill.pinned else ""
+        lines.append("  " + textwrap.shorten(f"{skill.id}{state}: {skill.desc or skill.name}", width, placeholder="…"))
+    lines += ["", "Point a client at it (the README has each client's own form):", f"  {claude}", f"  {entry}"]
+    lines += [f"  an agent with skills of its own: {url}/NAME", ""]
     print("\n".join(lines), file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from proxy.config.document import Plain
 from proxy.config.expand import complaints, has_placeholder
 from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, Kind, ServerEntry
 from proxy.config.problems import Findings, Place, did_you_mean
+from proxy.config.validation import Parts
 from proxy.core.names import SEPARATOR, sanitised
 
 URLS = ("url", "httpUrl", "serverUrl")
@@ -22,9 +23,10 @@ _UNLIKELY_SECONDS = 10_000.0
 
 def check_shapes(data: Mapping[str, Plain], findings: Findings) -> None:
     """Names what is wrong with servers and skills as they are written, even where other values in them are wrong."""
-    present = [key for key in SERVERS if key in data]
+    present = sorted((key for key in SERVERS if key in data), key=lambda key: findings.line((key,)))
     for extra in present[1:]:
-        findings.problem((extra,), f"servers already stand under {present[0]}: put all of them there")
+        first = findings.line((present[0],))
+        findings.problem((extra,), f"servers are given twice, here and on line {first}: put all under one key")
     for part in present:
         for key, entry in _entries(data.get(part)):
             if not key.strip():
@@ -72,22 +74,29 @@ def check_prefixes(part: str, servers: Mapping[str, ServerEntry], limit: int, fi
             findings.problem(place if entry.prefix is None else (*place, "prefix"), what)
 
 
-def check_usefulness(
-    part: str, data: Mapping[str, Plain], servers: Mapping[str, ServerEntry], findings: Findings
-) -> None:
+def check_usefulness(data: Mapping[str, Plain], parts: Parts, findings: Findings) -> None:
     """Notes what a right file has but that has no effect, or an unlikely one."""
+    part = parts.servers_key
     named = {place[-1] for place in _references(data) if place[0] == SKILLS}
-    for key, entry in servers.items():
+    for key, entry in parts.servers.items():
         if not entry.on:
-            findings.note((part, key), "disabled: it is not started, and skills go without it")
+            findings.note((part, key), f"disabled: it is not started{_going_without(key, parts)}")
         elif named and key not in named:
             findings.note((part, key), "no skill names it: it is never started")
         for setting, value in (("timeout", entry.timeout), ("start_timeout", entry.start_timeout)):
             if value >= _UNLIKELY_SECONDS:
                 findings.note((part, key, setting), f"{value:g} seconds; if milliseconds are meant, divide by 1000")
-    for place in _references(data):
-        if place[0] == SKILLS and (entry := servers.get(str(place[-1]))) and not entry.on:
-            findings.note(place, f"server {place[-1]!r} is disabled: skill {place[1]!r} goes without it")
+
+
+def _going_without(server: str, parts: Parts) -> str:
+    skills = [
+        id_
+        for id_, skill in parts.skills.items()
+        if skill.enabled and server in {**skill.tool_list, **skill.resource_list, **skill.prompt_list}
+    ]
+    if not skills:
+        return ""
+    return f"; skill {skills[0]} goes without it" if len(skills) == 1 else f"; skills {', '.join(skills)} go without it"
 
 
 def url_fault(url: str) -> str | None:

@@ -9,6 +9,10 @@ _VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?"
 _ASKING = re.compile(r"(?:input|prompt\w*):(?P<name>.+)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"(?:env|localEnv):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _SHOWN = 60
+_EDITORS = re.compile(
+    r"(?:workspaceFolder|workspaceFolderBasename|workspaceRoot|userHome|fileDirname|fileWorkspaceFolder|pathSeparator)"
+    r"(?::.*)?"
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,19 @@ def has_placeholder(text: str) -> bool:
     return _PLACEHOLDER.search(text) is not None
 
 
+def editors_own(name: str) -> bool:
+    """Whether `name` is that of a variable which editors fill in, and nobody else."""
+    return _EDITORS.fullmatch(name) is not None
+
+
+def in_a_path(text: str) -> str | None:
+    """What to say about a placeholder in `text`, a path in which none is replaced; None where there is none."""
+    if not (found := _PLACEHOLDER.search(text)):
+        return None
+    why = "is the editor's" if editors_own(found["inside"] or "") else "is not replaced here"
+    return f"{found[0]} {why}: write a path"
+
+
 def complaints(text: str) -> Iterator[str]:
     """What is wrong with the placeholders in `text`, each by name and with what to write instead."""
     for found in _PLACEHOLDER.finditer(text):
@@ -70,6 +87,8 @@ def complaints(text: str) -> Iterator[str]:
 
 
 def _hint(inside: str) -> str:
+    if editors_own(inside):
+        return "it is the editor's; write a path"
     if _ASKING.fullmatch(inside):
         return "only an editor can ask for it; set an environment variable and write ${ITS_NAME}"
     if found := _ENVIRONMENT.fullmatch(inside):

@@ -8,11 +8,11 @@ from pathlib import Path
 from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
-from proxy.config.expand import complaints, expand
+from proxy.config.expand import complaints, expand, in_a_path
 from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
-from proxy.config.resolve import Resolved, Surroundings, resolve
+from proxy.config.resolve import Surroundings, resolve
 from proxy.config.validation import Parts, validated, without_client_keys, without_nulls
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.masking import Masker
@@ -64,12 +64,16 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
     if findings.problems:
         raise Refused(findings.problems)
 
-    check_usefulness(parts.servers_key, data, parts.servers, findings)
+    check_usefulness(data, parts, findings)
     enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
     resolved = {key: resolve(key, entry, around, own.get(key, {})) for key, entry in enabled.items()}
     secrets = frozenset({*token_values, *filter(None, around.env_file.values())}).union(
         *(each.secrets for each in resolved.values())
     )
+    masker = Masker(secrets)
+    for key, each in resolved.items():
+        if each.searched:
+            findings.note((parts.servers_key, key, "command"), f"searched PATH={masker.mask(each.searched)}")
     catalogue = _catalogue(parts, enabled)
     if document.empty:
         findings.note((), "the file is empty: no servers and no skills")
@@ -79,7 +83,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
         path=path.absolute(),
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
-        unstartable=_reasons(resolved, Masker(secrets)),
+        unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
         settings=_settings(parts.proxy, tokens),
         secrets=secrets,
         notes=findings.notes,
@@ -100,7 +104,7 @@ def _read(path: Path) -> Document:
         what = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
     else:
         return parse(content, file)
-    raise Refused([Problem(file, 1, "", what)])
+    raise Refused([Problem(file, 0, "", what)])
 
 
 def _variables(
@@ -114,7 +118,7 @@ def _variables(
     try:
         return read_env_file(located(written, folder, environ))
     except UnreadableEnvFile as reason:
-        findings.problem(place, str(reason))
+        findings.problem(place, in_a_path(written) or str(reason))
         return {}
 
 
@@ -196,7 +200,3 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
         allowed_origins=proxy.allowed_origins,
         log_level=proxy.log_level,
     )
-
-
-def _reasons(resolved: Mapping[str, Resolved], masker: Masker) -> Mapping[str, str]:
-    return {key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None}

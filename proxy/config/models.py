@@ -9,9 +9,10 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
 from proxy.core.names import Naming
-from proxy.core.server import Era, StdioServer
+from proxy.core.server import EraChoice, StdioServer
 from proxy.core.settings import Settings
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
@@ -77,6 +78,14 @@ def _a_name(value: str) -> str:
     raise PydanticCustomError("name", 'is empty text and no name: take it out ([] or "*" stands for all)')
 
 
+def _one_name(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    if len(names) == 1 or "[" in value:  # in [...] of a pattern a comma is a character like others
+        return value
+    listed = ", ".join(name for name in names if name)
+    raise PydanticCustomError("comma", "one text with a comma: write a list: [{names}]", {"names": listed})
+
+
 def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
     if value:
         return value
@@ -103,12 +112,17 @@ NameLimit: TypeAlias = Annotated[
 ]
 Scalar: TypeAlias = Annotated[str, WithJsonSchema(_SCALAR_SCHEMA)]
 Name: TypeAlias = Annotated[str, AfterValidator(_a_name), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
+ToolName: TypeAlias = Annotated[Name, AfterValidator(_one_name)]
 Allowlist: TypeAlias = Annotated[
     tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
 ]
 """`[]` or `"*"`: everything; names and shell-style patterns; a bare string is a list of one."""
+Toollist: TypeAlias = Annotated[
+    tuple[ToolName, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
+]
+"""The same of tools, whose names hold no comma."""
 Denylist: TypeAlias = Annotated[
-    tuple[Name, ...],
+    tuple[ToolName, ...],
     AfterValidator(_not_empty),
     BeforeValidator(
         _listed, json_schema_input_type=Annotated[Name | Annotated[tuple[Name, ...], Field(min_length=1)], Field()]
@@ -165,7 +179,7 @@ class ServerEntry(_Part):
     start: Literal["lazy", "eager"] = Field(
         default="lazy", description="lazy: started when a skill first needs it; eager: when the proxy starts."
     )
-    era: Era = Field(
+    era: EraChoice = Field(
         default="auto",
         description="Protocol era: handshake (up to 2025-11-25), modern (2026-07-28), or auto to find out.",
     )
@@ -201,7 +215,7 @@ class SkillEntry(_Part):
     active: Flag = Field(default=False, description="true: active from the start; the model may offload it.")
     pinned: Flag = Field(default=False, description="true: active from the start, and cannot be offloaded.")
     enabled: Flag = Field(default=True, description="false: the skill does not exist.")
-    tool_list: dict[str, Allowlist] = Field(
+    tool_list: dict[str, Toollist] = Field(
         default_factory=dict[str, tuple[str, ...]],
         description='By server, the tools it grants: [] or "*" for all, or names and patterns such as get_*.',
     )
@@ -245,10 +259,10 @@ class ProxyBlock(_Part):
         default_factory=dict[str, str],
         description="By user, the bearer token that HTTP clients send. Write ${VAR}, not the token itself.",
     )
-    allowed_hosts: tuple[Name, ...] = Field(
+    allowed_hosts: tuple[Annotated[Name, AfterValidator(a_host)], ...] = Field(
         default=Settings.allowed_hosts, description="Values of the Host header that HTTP accepts beyond loopback."
     )
-    allowed_origins: tuple[Name, ...] = Field(
+    allowed_origins: tuple[Annotated[Name, AfterValidator(an_origin)], ...] = Field(
         default=Settings.allowed_origins, description="Values of the Origin header that HTTP accepts beyond loopback."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -3,11 +3,13 @@
 # (PyYAML's type stubs leave the inside of the parser untyped.)
 
 from collections.abc import Sequence
+from functools import partial
 
 import yaml
 from yaml.reader import ReaderError
 
 from proxy.config.problems import Problem, Refused
+from proxy.config.yaml_errors import explained
 
 NODE_LIMIT = 100_000
 """Most values that a file may hold once its aliases are expanded."""
@@ -19,12 +21,6 @@ NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 TAG = "tag:yaml.org,2002:"
 """What the tags of YAML's own types begin with."""
 NULL, TEXT, LIST, MAPPING, MERGE = (f"{TAG}{name}" for name in ("null", "str", "seq", "map", "merge"))
-
-_HINTS = {
-    "while scanning an alias": 'a * that stands for itself needs quotes: "*"',
-    "while scanning an anchor": "text that begins with & needs quotes",
-    "expected a single document in the stream": "a second document begins here: put everything into one",
-}
 
 
 class _Loader(yaml.SafeLoader):
@@ -74,9 +70,8 @@ def composed(text: str, file: str) -> yaml.Node | None:
         loader = _Loader(text)
         return loader.get_single_node()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise Refused([Problem(file, line, "", _explained(error))]) from None
+        line, what = explained(error, text, partial(_tokens, text))
+        raise Refused([Problem(file, line, "", what)]) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         what = f"the character U+{ord(text[error.position]):04X} cannot stand in YAML"
@@ -86,15 +81,13 @@ def composed(text: str, file: str) -> yaml.Node | None:
         raise Refused([Problem(file, line, "", "not valid YAML: a number or an escape is out of range")]) from None
 
 
-def _explained(error: yaml.MarkedYAMLError) -> str:
-    if hint := _HINTS.get(error.context or ""):
-        return hint
-    problem = error.problem or error.context or "it cannot be read"
-    if problem.startswith("found character '\\t'"):
-        return "a tab cannot indent in YAML: use spaces"
-    if "cannot start any token" in problem:
-        problem += "; text that begins with it needs quotes"
-    begun = error.context_mark
-    if begun and error.problem_mark and error.context and begun.line != error.problem_mark.line:
-        problem += f" ({error.context} that begins on line {begun.line + 1})"
-    return f"not valid YAML: {problem}"
+def _tokens(text: str) -> Sequence[yaml.Token]:
+    """The tokens of `text` up to the first that cannot be read."""
+    loader = _Loader(text)
+    tokens: list[yaml.Token] = []
+    try:
+        while loader.check_token():
+            tokens.append(loader.get_token())
+    except (yaml.YAMLError, ValueError, OverflowError):
+        tokens += loader.tokens
+    return tokens

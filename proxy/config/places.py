@@ -8,7 +8,11 @@ from pathlib import Path
 
 
 class NotFound(Exception):
-    """What a configuration names is not there; its text is the reason, in one line."""
+    """What a configuration names is not there; its text is the reason, in one line. `searched`: a PATH, if one was."""
+
+    def __init__(self, reason: str, searched: str = "") -> None:
+        super().__init__(reason)
+        self.searched = searched
 
 
 def located(written: str, folder: Path, environ: Mapping[str, str]) -> Path:
@@ -25,16 +29,30 @@ def found_command(written: str, folder: Path, environ: Mapping[str, str], search
     if not written:
         raise NotFound("command is empty")
     command = _with_home(written, environ)
-    if os.sep in command or (os.altsep and os.altsep in command):
-        path = folder / command
-        if found := shutil.which(path.name, path=str(path.parent)):
-            return str(Path(found).absolute())
-        raise NotFound(f"command {written} {'is not executable' if path.is_file() else f'not found: no file {path}'}")
+    if found := _program(command, folder, search):
+        return found
+    program, *words = command.split() or [command]
+    if words and (_is_bare(command) or words[0].startswith("-") or _program(program, folder, search)):
+        raise NotFound(f"command {program} ... not found: the words after the program belong into args")
+    if _is_bare(command):
+        what = f"command {written} not found: neither beside the proxy's Python nor on PATH; give an absolute path"
+        raise NotFound(what, search)
+    path = folder / command
+    raise NotFound(f"command {written} {'is not executable' if path.is_file() else f'not found: no file {path}'}")
+
+
+def _is_bare(command: str) -> bool:
+    return os.sep not in command and not (os.altsep and os.altsep in command)
+
+
+def _program(command: str, folder: Path, search: str) -> str | None:
+    """The absolute path of the program called `command`, if there is one."""
+    path = folder / command
     beside = str(Path(sys.executable).parent) if sys.executable else ""
-    for folders in (beside, search):
-        if found := shutil.which(command, path=folders):
+    for name, folders in [(command, beside), (command, search)] if _is_bare(command) else [(path.name, path.parent)]:
+        if found := shutil.which(name, path=str(folders)):
             return str(Path(found).absolute())
-    raise NotFound(f"command {written} not found beside the interpreter or on PATH={search}; give an absolute path")
+    return None
 
 
 def found_folder(written: str, folder: Path, environ: Mapping[str, str]) -> str:

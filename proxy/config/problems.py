@@ -14,11 +14,14 @@ Place: TypeAlias = tuple[str | int, ...]
 
 _PLAIN_KEY = re.compile(r"[\w@/$*-]+")
 _SHOWN_NAMES = 12
+_GLUED = re.compile(r"[\w$-]{2,}:(?!//)\S")
+
+MAYBE_A_SPACE = " (a space is missing after the colon?)"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to say: the file as it was named, the line (from 1), the path of keys (empty: none) and the words."""
+    """One thing to say: the file as named, the line (from 1; 0: none), the path of keys (empty: none) and the words."""
 
     file: str
     line: int
@@ -26,11 +29,8 @@ class Problem:
     what: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.file}:{self.line}: {self.path}: {self.what}"
-            if self.path
-            else f"{self.file}:{self.line}: {self.what}"
-        )
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.path}: {self.what}" if self.path else f"{where}: {self.what}"
 
 
 class Refused(Exception):
@@ -61,6 +61,10 @@ class Findings:
         """What is worth saying so far, by line."""
         return tuple(dict.fromkeys(map(str, sorted(self._notes, key=lambda note: note.line))))
 
+    def line(self, place: Place) -> int:
+        """The line of a place."""
+        return self._line_of(place)
+
     def problem(self, place: Place, what: str) -> None:
         """Something is wrong at `place`."""
         self._problems.append(self._at(place, what))
@@ -71,6 +75,11 @@ class Findings:
 
     def _at(self, place: Place, what: str) -> Problem:
         return Problem(self._file, self._line_of(place), shown(place), what)
+
+
+def lacks_a_space(text: str) -> bool:
+    """Whether `text` looks like a key and a value with no space between them, as `command:npx`."""
+    return _GLUED.match(text) is not None
 
 
 def shown(place: Place) -> str:

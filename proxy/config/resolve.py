@@ -9,7 +9,7 @@ from pathlib import Path
 from proxy.config import confidential
 from proxy.config.checks import url_fault
 from proxy.config.environment import child_environment
-from proxy.config.expand import expand
+from proxy.config.expand import editors_own, expand
 from proxy.config.models import ServerEntry
 from proxy.config.places import NotFound, found_command, found_folder
 from proxy.core.server import HttpServer, Server, StdioServer
@@ -32,23 +32,34 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Resolved:
-    """`server`, or the one-line `reason` why it cannot be started; and the secrets met on the way."""
+    """`server`, or the one-line `reason` why it cannot be started; and the secrets met on the way.
+
+    `searched`: the PATH on which its command was not found, if that is so.
+    """
 
     server: Server | None
     reason: str
     secrets: frozenset[str]
+    searched: str = ""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A server as far as it could be resolved, what is wrong with it, and its own secrets."""
+
+    server: Server
+    faults: tuple[str, ...]
+    secrets: Iterable[str]
+    searched: str = ""
 
 
 def resolve(key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str]) -> Resolved:
     """The server that `entry` describes under `key`; `own` is what its env_file holds."""
     expansion = _Expansion(around.variables(own))
-    server, faults, secrets = (
-        _http(key, entry, expansion) if entry.address is not None else _stdio(key, entry, around, own, expansion)
-    )
-    reason = _reason(expansion.missing, faults)
-    return Resolved(
-        None if reason else server, reason, frozenset(filter(None, [*expansion.values, *own.values(), *secrets]))
-    )
+    attempt = _http(key, entry, expansion) if entry.address is not None else _stdio(key, entry, around, own, expansion)
+    reason = _reason(expansion.missing, attempt.faults)
+    secrets = frozenset(filter(None, [*expansion.values, *own.values(), *attempt.secrets]))
+    return Resolved(None if reason else attempt.server, reason, secrets, attempt.searched)
 
 
 class _Expansion:
@@ -69,7 +80,7 @@ class _Expansion:
         return {name: self.one(text) for name, text in texts.items()}
 
 
-def _http(key: str, entry: ServerEntry, expansion: _Expansion) -> tuple[Server, list[str], Iterable[str]]:
+def _http(key: str, entry: ServerEntry, expansion: _Expansion) -> _Attempt:
     server = HttpServer(
         key=key,
         url=expansion.one(entry.address or ""),
@@ -86,28 +97,29 @@ def _http(key: str, entry: ServerEntry, expansion: _Expansion) -> tuple[Server, 
         for name, value in server.headers.items()
         if not _HEADER_VALUE.fullmatch(value)
     ]
-    return server, faults, [*confidential.of_url(server.url), *confidential.of_headers(server.headers)]
+    secrets = [*confidential.of_url(server.url), *confidential.of_headers(server.headers)]
+    return _Attempt(server, tuple(faults), secrets)
 
 
 def _stdio(
     key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str], expansion: _Expansion
-) -> tuple[Server, list[str], Iterable[str]]:
+) -> _Attempt:
     written = expansion.one(entry.command or "")
     args = tuple(expansion.one(arg) for arg in entry.args)
     explicit = expansion.all(entry.env)
     environment = child_environment(around.environ, entry.inherit_env, own, explicit)
     cwd = None if entry.cwd is None else expansion.one(entry.cwd)
-    faults: list[str] = []
+    faults: list[NotFound] = []
     command = written
     if not expansion.missing:
         try:
             command = found_command(written, around.folder, around.environ, environment.get("PATH", os.defpath))
         except NotFound as reason:
-            faults.append(str(reason))
+            faults.append(reason)
         try:
             cwd = None if cwd is None else found_folder(cwd, around.folder, around.environ)
         except NotFound as reason:
-            faults.append(str(reason))
+            faults.append(reason)
     server = StdioServer(
         key=key,
         command=command,
@@ -119,11 +131,16 @@ def _stdio(
         eager=entry.start == "eager",
         era=entry.era,
     )
-    return server, faults, [*confidential.of_environment(environment), *confidential.of_arguments(args)]
+    secrets = [*confidential.of_environment(environment), *confidential.of_arguments(args)]
+    return _Attempt(server, tuple(map(str, faults)), secrets, "".join(fault.searched for fault in faults))
 
 
 def _reason(missing: Iterable[str], faults: Iterable[str]) -> str:
     names = list(dict.fromkeys(missing))
-    if names:
-        return f"variable {names[0]} is not set" if len(names) == 1 else f"variables {', '.join(names)} are not set"
-    return " ".join("; ".join(faults).split("\n"))
+    unset = [name for name in names if not editors_own(name)]
+    told = [f"${{{name}}} is the editor's: write a path" for name in names if editors_own(name)]
+    if unset:
+        told.append(
+            f"variable {unset[0]} is not set" if len(unset) == 1 else f"variables {', '.join(unset)} are not set"
+        )
+    return " ".join("; ".join(told or faults).split("\n"))

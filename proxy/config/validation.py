@@ -7,6 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from proxy.config import instead
 from proxy.config.document import Plain
 from proxy.config.models import (
     ALLOWLISTS,
@@ -21,7 +22,7 @@ from proxy.config.models import (
     SkillEntry,
     known_keys,
 )
-from proxy.config.problems import Findings, Place, did_you_mean
+from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, lacks_a_space
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -95,15 +96,15 @@ def _without_nulls(value: Plain, place: Place, findings: Findings) -> Plain:
 
 def _given(value: Plain, place: Place, findings: Findings) -> bool:
     if value is None:
-        findings.problem(place, _about_null(place))
+        glued = isinstance(place[-1], str) and lacks_a_space(place[-1])
+        findings.problem(place, f"is empty{MAYBE_A_SPACE}" if glued else _about_null(place))
     return value is not None
 
 
 def _about_null(place: Place) -> str:
     match place:
         case (part, _, str(kind), str()) if part == SKILLS and kind in ALLOWLISTS:
-            what = {"tool_list": "tools", "resource_list": "resources", "prompt_list": "prompts"}[kind]
-            return f"says neither all nor none: write [] for all {what}, or leave the server out"
+            return f"says neither all nor none: write [] for all {instead.GRANTED[kind]}, or leave the server out"
         case (part, str()) if part == DENIED:
             return 'says neither all nor none: write "*" to deny all tools, or leave the server out'
         case (part, str()) if part in {*SERVERS, SKILLS}:
@@ -158,11 +159,14 @@ def _in_plain_words(error: ErrorDetails) -> str:
     place, given = error["loc"], error["input"]
     match error["type"]:
         case "extra_forbidden":
-            return f"unknown key: {did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
+            what = instead.of_key(place, given) if place[0] in SERVERS else None
+            return f"unknown key: {what or did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
         case "string_type":
             return f"must be text, not {_kind(given)}"
         case "dict_type" | "model_type" | "mapping_type" | "model_attributes_type":
-            return f"must be a mapping (key: value), not {_kind(given)}"
+            return f"must be a mapping (key: value), not {_kind(given)}{instead.of_no_mapping(place, given)}"
+        case "tuple_type" | "list_type" if isinstance(given, str):
+            return f"must be a list: write {instead.of_no_list(place, given)}"
         case "tuple_type" | "list_type":
             return f"must be a list, not {_kind(given)}"
         case "literal_error":

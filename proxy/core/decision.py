@@ -53,15 +53,15 @@ class View:
     resources: tuple[tuple[str, Json], ...]
     templates: tuple[tuple[str, Json], ...]
 
-    def owner_of(self, uri: str) -> str | None:
-        """The first server, in the order of the file, at which `uri` is listed or matches a listed template."""
-        for server, resource in self.resources:
-            if resource["uri"] == uri:
-                return server
-        for server, template in self.templates:
-            if template_matches(template["uriTemplate"], uri):
-                return server
-        return None
+    def lister_of(self, uri: str) -> str | None:
+        """The first server, in the order of the file, at which the resource `uri` is listed."""
+        return next((server for server, resource in self.resources if resource["uri"] == uri), None)
+
+    def template_of(self, uri: str) -> str | None:
+        """The first server, in the order of the file, one of whose templates `uri` matches."""
+        return next(
+            (server for server, template in self.templates if template_matches(template["uriTemplate"], uri)), None
+        )
 
 
 class Absence(Enum):
@@ -147,14 +147,17 @@ def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name:
     """
     if name in _met(catalogue, inventory, _tools) or name in decide(catalogue, state.active, inventory).tools:
         return None
+    known = [
+        (server, original)
+        for server in catalogue.servers
+        for original in _known(catalogue, server, inventory.get(server, Offer()))
+        if catalogue.naming.expose(server, original) == name
+    ]
     found = [
         (skill.id, server)
         for skill in catalogue.skills
-        for server in catalogue.servers
-        if any(
-            catalogue.naming.expose(server, original) == name
-            for original in _known(catalogue, server, skill.tools.get(server, NOTHING), inventory.get(server))
-        )
+        for server, original in known
+        if skill.tools.get(server, NOTHING).allows(original)
     ]
     if not found:
         return None
@@ -165,10 +168,11 @@ def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name:
     return Missing(Absence.OFFLOADED if was_here else Absence.INACTIVE, *found[0])
 
 
-def _known(catalogue: Catalogue, server: str, allow: Allow, offer: Offer | None) -> list[str]:
-    """Original names of tools at `server` that `allow` covers: literal ones, and offered ones; denied ones left out."""
-    names = [*allow.literals, *(tool["name"] for tool in (offer.tools if offer else ()) if allow.allows(tool["name"]))]
-    return [name for name in names if not catalogue.denies(server, name)]
+def _known(catalogue: Catalogue, server: str, offer: Offer) -> frozenset[str]:
+    """Names of tools at `server` that are known: offered, or literally in some skill's list; denied ones left out."""
+    named = {name for skill in catalogue.skills for name in skill.tools.get(server, NOTHING).literals}
+    names = named | {tool["name"] for tool in offer.tools}
+    return frozenset(name for name in names if not catalogue.denies(server, name))
 
 
 def _offers(catalogue: Catalogue, inventory: Inventory) -> Iterator[tuple[str, Offer]]:

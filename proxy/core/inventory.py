@@ -57,10 +57,6 @@ class Offer:
             instructions=instructions,
         )
 
-    def tool(self, name: str) -> Json | None:
-        """The definition of the tool of that original name."""
-        return next((tool for tool in self.tools if tool["name"] == name), None)
-
 
 Inventory: TypeAlias = Mapping[str, Offer]
 """Offers by server key. A new object is made on every change, so identity tells whether anything changed."""

@@ -1,12 +1,18 @@
 """What `check` finds when it holds the configuration against what the servers really offer."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
 from proxy.core.decision import Route, Step, clashes, decide
 from proxy.core.inventory import Inventory, Offer
-from proxy.core.wording import nearest
+
+_WORD = re.compile(r"[^\W\d_a-z]?[a-z]+|[^\W\d_a-z]+(?![a-z])|\d+")
+"""A word of a name such as `get_time`, `getTime` or `git-log2`."""
+_ALIKE = 0.6
+"""How like a misspelled name must be at least to the one that is suggested."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
                 names = _names(kind, inventory[server])
                 problems += [_unmatched(f"server {server}", entry, kind, names) for entry in _idle(allow, names)]
     nothing = not (view.tools or view.resources or view.templates or view.prompts)
-    if skill.servers and nothing and not problems:
+    if catalogue.servers_of([skill.id]) and nothing and not problems:
         problems.append("it grants nothing: its servers offer nothing that it lists")
     if not skill.servers and not skill.usage.strip():
         problems.append("it grants nothing and has no usage guide")
@@ -109,12 +115,34 @@ def _names(kind: str, offer: Offer) -> list[str]:
 def _unmatched(where: str, entry: str, kind: str, names: list[str]) -> str:
     if is_pattern(entry):
         return f"{where}: the pattern {entry} matches no {kind}"
-    close = nearest(entry, names)[:1] if names else []
-    return f"{where} offers no {kind} {entry}" + (f"; the nearest is {close[0]}" if close else "")
+    close = _nearest(entry, names)
+    return f"{where} offers no {kind} {entry}" + (f"; the nearest is {close}" if close else "")
 
 
-def grants(skill: Skill) -> str:
-    """A skill's tool list in one line, as it is in force after merges: `git: git_status, git_log; time: all`."""
-    return "; ".join(
-        f"{server}: {'all' if allow.everything else ', '.join(allow.entries)}" for server, allow in skill.tools.items()
-    )
+def _nearest(wanted: str, names: Sequence[str]) -> str | None:
+    """The name that `wanted` may stand for: it has all its words, or is alike where their words differ."""
+    words = _words(wanted)
+    containing = [name for name in names if words and words <= _words(name)]
+    if containing:
+        return min(containing, key=lambda name: len(_words(name)))
+    likeness = {name: _likeness(words, _words(name)) for name in names}
+    best = max(names, key=lambda name: likeness[name], default=None)
+    return best if best is not None and likeness[best] >= _ALIKE else None
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(word.casefold() for word in _WORD.findall(name))
+
+
+def _likeness(wanted: frozenset[str], offered: frozenset[str]) -> float:
+    """From 0 to 1, how like the words are that only one of the two has: `git_log` is not like `git_add` for its git."""
+    if offered <= wanted:
+        return len(offered) / len(wanted) if wanted else 0.0
+    here, there = (" ".join(sorted(words)) for words in (wanted - offered, offered - wanted))
+    return SequenceMatcher(None, here, there).ratio()
+
+
+def grants(skill: Skill) -> Iterator[str]:
+    """A skill's tool list as it is in force after merges, by server: `git: git_status, git_log`, `time: all`."""
+    for server, allow in skill.tools.items():
+        yield f"{server}: {'all' if allow.everything else ', '.join(allow.entries)}"

@@ -6,6 +6,9 @@ from typing import Literal
 
 from proxy.core.catalogue import Catalogue
 
+SESSION_SHOWN = 8
+NAMESPACE = r"(?!\.+$)[A-Za-z0-9._~-]{1,128}"
+"""The names that a namespace can have, as a regular expression: what stands in a URL as it is, but not dots alone."""
 HANDED_OUT_LIMIT = 1000
 """How many resource URIs from tool results a scope remembers, the newest ones."""
 
@@ -17,6 +20,12 @@ class ScopeId:
     kind: Literal["process", "namespace", "session", "principal"]
     name: str = ""
     principal: str | None = None
+
+    def __str__(self) -> str:
+        """How logs name it; of a session, whose id is as good as a key, only the beginning."""
+        name = f"{self.name[:SESSION_SHOWN]}…" if self.kind == "session" else self.name
+        owner = f" of {self.principal}" if self.principal is not None and self.kind != "principal" else ""
+        return f"{self.kind} {name}".strip() + owner
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Era: TypeAlias = Literal["auto", "handshake", "modern"]
+EraChoice: TypeAlias = Literal["auto", "handshake", "modern"]
 """Which protocol era to speak with a server: probe for it, up to 2025-11-25, or 2026-07-28."""
 
 
@@ -24,7 +24,7 @@ class StdioServer:
     timeout: float = 300.0
     start_timeout: float = 30.0
     eager: bool = False
-    era: Era = "auto"
+    era: EraChoice = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class HttpServer:
     timeout: float = 300.0
     start_timeout: float = 30.0
     eager: bool = False
-    era: Era = "auto"
+    era: EraChoice = "auto"
 
 
 Server: TypeAlias = StdioServer | HttpServer

@@ -12,8 +12,9 @@ from proxy.core.decision import Absence, Missing, Route
 from proxy.core.inventory import is_json, items
 
 HOW_TO_USE = (
-    "Skills are groups of tools with a guide. Call SKILL with action activate and the skill_name that fits the task: "
-    "its guide and tools are then yours to use. Activate only what the task needs; offload a skill when done with it."
+    "Skills are groups of tools with a guide. Call SKILL with action activate and, as skill_name, the id of the skill "
+    "that fits the task: its guide and tools are then yours to use. Activate only what the task needs; offload a skill "
+    "when done with it."
 )
 INSTRUCTIONS = (
     "Tools here come in skills. Call the tool SKILL (action: activate, skill_name: one of those its description "
@@ -146,10 +147,7 @@ def activation(
     elif not problems:
         parts.append("This skill brings a guide and no tools." if not skill.tools else "No tools are available.")
     if problems:
-        parts.append(
-            "Not ready:\n"
-            + "\n".join(f"- server {p.server} is {p.state}: {without_our_tags(p.reason)}" for p in problems)
-        )
+        parts.append("Not ready:\n" + "\n".join(f"- {_standing(problem)}" for problem in problems))
     structured: dict[str, Any] = {
         "action": "activate",
         "skill": skill.id,
@@ -198,7 +196,7 @@ def listing(catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
     ]
     lines = [
         f"- {skill.id}{' (pinned)' if skill.pinned else ' (active)' if skill.id in current else ''}: "
-        f"{without_our_tags(skill.name)}: {without_our_tags(skill.desc)}"
+        + ": ".join(without_our_tags(text) for text in dict.fromkeys((skill.name, skill.desc)) if text != skill.id)
         for skill in catalogue.skills
     ]
     text = f"{len(skills)} skills, current skills: {list(current)!r}\n" + "\n".join(lines)
@@ -222,7 +220,7 @@ def tool_schema(skill: Skill, current: Sequence[str], route: Route) -> dict[str,
 
 def tool_not_in_skill(skill: Skill, wanted: str, known: Iterable[str], problems: Sequence[Problem]) -> dict[str, Any]:
     """The answer to `read` for a tool that the skill does not grant, or that no server offers at the moment."""
-    not_ready = "".join(f" Server {p.server} is {p.state}: {without_our_tags(p.reason)}." for p in problems)
+    not_ready = "".join(f" Not ready: {_standing(problem)}." for problem in problems)
     return refusal(f"skill {skill.id} has no tool {wanted!r}. Its tools: {nearest(wanted, known)!r}.{not_ready}")
 
 
@@ -257,6 +255,15 @@ def described(
                     tool["description"] = _first_line(tool["description"])
         out.append(tool)
     return out
+
+
+_STANDING = {"failed": "failed", "disabled": "is switched off", "idle": "is not running"}
+
+
+def _standing(problem: Problem) -> str:
+    """How a server stands, in words: `server X failed: why`."""
+    how = _STANDING.get(problem.state, f"is {problem.state}")
+    return f"server {problem.server} {how}: {without_our_tags(problem.reason)}"
 
 
 def signature(schema: object) -> str:

@@ -12,31 +12,32 @@ import structlog
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 log = structlog.stdlib.get_logger("proxy.face")
 
-LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-LOOPBACK_ORIGINS: Final = tuple(
-    f"{scheme}://{host}{port}"
-    for scheme in ("http", "https")
-    for host in ("localhost", "127.0.0.1", "[[]::1]")
-    for port in ("", ":*")
-)
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::\d+)?")
+_LOOPBACK_ORIGIN: Final = r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host to bind to, or a name to be reached by, is this machine alone."""
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without port and brackets; None when it is no host."""
+    found = _HOST.fullmatch(host)
+    return found.group(1).strip("[]").lower() if found else None
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address is that of this machine alone."""
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
-        return host == "localhost"
+        return name == "localhost"
 
 
 def origin_pattern(allowed: Iterable[str]) -> str:
     """One regular expression for origins: loopback ones and the patterns in `allowed`."""
-    return "|".join(f"(?:{translate(pattern)})" for pattern in (*LOOPBACK_ORIGINS, *allowed))
+    return "|".join((_LOOPBACK_ORIGIN, *(f"(?:{translate(pattern)})" for pattern in allowed)))
 
 
 class Guard:
@@ -48,7 +49,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, any_address: bool) -> None:
         self._app = app
-        self._hosts = (*LOOPBACK_HOSTS, *hosts)
+        self._hosts = tuple(host.lower() for host in hosts)
         self._origins = re.compile(origin_pattern(origins))
         self._any_address = any_address
 
@@ -70,44 +71,40 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _knows(self, host: str) -> bool:
-        name = re.sub(r":\d+$", "", host).strip("[]").lower() if not host.count(":") > 1 or "]" in host else host
-        if any(
-            fnmatchcase(name, pattern.lower()) or fnmatchcase(host.lower(), pattern.lower()) for pattern in self._hosts
-        ):
-            return True
-        if not self._any_address:
+        name = host_name(host)
+        if name is None:
             return False
+        if is_loopback(name) or any(fnmatchcase(spelt, p) for p in self._hosts for spelt in (name, host.lower())):
+            return True
         try:
             ipaddress.ip_address(name)
         except ValueError:
             return False
-        return True
+        return self._any_address
 
 
 class Bearer:
-    """Recognises principals by their bearer tokens; a wrong token is refused, none is where `required` (401).
+    """Recognises principals by their bearer tokens; nobody else is let in (401), except to `open_path`.
 
-    `tokens`: principal -> token. Without any, Authorization headers mean nothing and are ignored.
+    `tokens`: principal -> token. Without any, Authorization headers mean nothing and are ignored. The address that
+    the proxy is bound to makes no difference: a reverse proxy on this machine brings in others under a local name.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], *, required: bool, but: str) -> None:
+    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], *, open_path: str) -> None:
         self._app = app
         self._digests = {principal: _digest(token) for principal, token in tokens.items()}
-        self._required = required
-        self._but = but
+        self._open_path = open_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or refuse it."""
         if scope["type"] == "http" and self._digests:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            if scheme.lower() == "bearer":
-                principal = self._principal(token.strip())
-                if principal is None:
-                    await _unauthorized("the token is not one of this proxy's")(scope, receive, send)
-                    return
+            given = token.strip() if scheme.lower() == "bearer" else None
+            principal = self._principal(given) if given is not None else None
+            if principal is not None:
                 scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
-            elif self._required and scope["path"] != self._but:
-                await _unauthorized("a bearer token is needed")(scope, receive, send)
+            elif given is not None or scope["path"] != self._open_path:
+                await _unauthorized(wrong=given is not None)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -124,7 +121,8 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _unauthorized(why: str) -> JSONResponse:
-    body = {"error": "invalid_token", "error_description": why}
-    challenge = f'Bearer error="invalid_token", error_description="{why}"'
-    return JSONResponse(body, status_code=401, headers={"WWW-Authenticate": challenge})
+def _unauthorized(*, wrong: bool) -> PlainTextResponse:
+    """The challenge of RFC 6750, section 3: an error code only where a token was given."""
+    challenge = 'Bearer error="invalid_token"' if wrong else "Bearer"
+    text = "The token is not one of this proxy's." if wrong else "A bearer token is needed."
+    return PlainTextResponse(text, status_code=401, headers={"WWW-Authenticate": challenge})

@@ -9,15 +9,17 @@ import anyio
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from proxy.core.scope import NAMESPACE
 from proxy.core.settings import Settings
-from proxy.face.guard import Bearer, Guard, is_loopback, origin_pattern
+from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
@@ -29,6 +31,21 @@ GRACE: Final = 1
 
 SESSIONS: Final = 10_000
 """The bound on sessions, several of which can share a scope; scopes have their own."""
+
+
+class _Namespace(Convertor[str]):
+    """The last part of `/mcp/{namespace}`."""
+
+    regex = NAMESPACE
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("namespace", _Namespace())
 
 
 class CannotListen(Exception):
@@ -67,6 +84,7 @@ def http_app(
     manager = StreamableHTTPSessionManager(
         app=server, session_idle_timeout=settings.scope_idle, max_sessions=max(SESSIONS, settings.max_scopes)
     )
+    hosts = (host, *settings.allowed_hosts)
     endpoint = manage(StreamableHTTPASGIApp(manager))
 
     async def answer_health(request: Request) -> JSONResponse:
@@ -82,11 +100,12 @@ def http_app(
     return Starlette(
         routes=[
             Route("/mcp", endpoint=endpoint),
-            Route("/mcp/{namespace}", endpoint=endpoint),
+            Route("/mcp/", endpoint=endpoint),
+            Route("/mcp/{namespace:namespace}", endpoint=endpoint),
             Route(HEALTH, answer_health, methods=["GET"]),
         ],
         middleware=[
-            Middleware(Guard, settings.allowed_hosts, settings.allowed_origins, any_address=not is_loopback(host)),
+            Middleware(Guard, hosts, settings.allowed_origins, any_address=not is_loopback(host)),
             Middleware(
                 CORSMiddleware,
                 allow_origin_regex=origin_pattern(settings.allowed_origins),
@@ -94,17 +113,23 @@ def http_app(
                 allow_headers=["*"],
                 expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
             ),
-            Middleware(Bearer, settings.tokens, required=_way_in(host, settings) is not None, but=HEALTH),
+            Middleware(Bearer, settings.tokens, open_path=HEALTH),
         ],
+        exception_handlers={404: _nothing_here},
         lifespan=lifespan,
     )
+
+
+async def _nothing_here(_request: Request, _error: Exception) -> PlainTextResponse:
+    text = "Nothing here. MCP is at /mcp and at /mcp/NAME, with 1 to 128 of A-Z a-z 0-9 . _ ~ - as the name.\n"
+    return PlainTextResponse(text, status_code=404)
 
 
 def _way_in(host: str, settings: Settings) -> str | None:
     """What lets requests from other machines in, if anything."""
     if not is_loopback(host):
         return f"--host {host}"
-    foreign = [name for name in settings.allowed_hosts if not is_loopback(name)]
+    foreign = [name for name in settings.allowed_hosts if not is_loopback(host_name(name) or name)]
     return f"proxy.allowed_hosts: {foreign[0]}" if foreign else None
 
 

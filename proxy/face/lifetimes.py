@@ -16,7 +16,7 @@ log = structlog.stdlib.get_logger("proxy.face")
 class Lifetimes:
     """Ends scopes that nobody uses (design rule 13).
 
-    `idle`: seconds without a request after which a scope ends, unless `reaches(scope)`. A process's own scope stays.
+    `idle`: seconds without a request after which a scope ends, unless `reaches(scope)`.
     """
 
     def __init__(self, store: ScopeStore, idle: float, clock: Clock, reaches: Callable[[ScopeId], bool]) -> None:
@@ -37,20 +37,21 @@ class Lifetimes:
             self._in_use[scope] -= 1
             if not self._in_use[scope]:
                 del self._in_use[scope]
-            self._last_used[scope] = self._clock()
+            with anyio.CancelScope(shield=True):  # a refused scope leaves nothing behind
+                if await self._store.get(scope) is not None:
+                    self._last_used[scope] = self._clock()
 
     async def end(self, scope: ScopeId) -> None:
         """End `scope` now."""
         self._last_used.pop(scope, None)
         await self._store.remove(scope)
-        log.debug("scope.ended", kind=scope.kind)
+        log.debug("scope.ended", scope=str(scope))
 
     async def sweep(self) -> None:
         """End the scopes whose idle time is over."""
         now = self._clock()
         for scope, used in list(self._last_used.items()):
-            idle = now - used >= self._idle and scope not in self._in_use and not self._reaches(scope)
-            if idle and scope.kind != "process":
+            if now - used >= self._idle and scope not in self._in_use and not self._reaches(scope):
                 await self.end(scope)
 
     async def run(self, *also: Callable[[], Awaitable[None]]) -> None:

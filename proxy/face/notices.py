@@ -55,14 +55,22 @@ class _Peer:
         self.sending = False
 
 
+class _Listening:
+    """The listen streams of one scope."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self.handler = ListenHandler(self.bus)
+        self.streams = 0
+
+
 class Notices:
     """A `Notifier`: knows the connections and listen streams of each scope, and never waits for any of them."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._peers: dict[ScopeId, dict[str, _Peer]] = {}
-        self._buses: dict[ScopeId, InMemorySubscriptionBus] = {}
-        self._listeners: dict[ScopeId, int] = {}
+        self._listening: dict[ScopeId, _Listening] = {}
 
     def meet(self, scope: ScopeId, connection: str, session: ServerSession) -> bool:
         """Take note of a handshake-era connection; whether it is a new one. `session` is of any of its requests."""
@@ -87,23 +95,25 @@ class Notices:
         self, scope: ScopeId, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
         """Serve one `subscriptions/listen` stream (2026-07-28): notices of its own scope alone."""
-        bus = self._buses.setdefault(scope, InMemorySubscriptionBus())
-        self._listeners[scope] = self._listeners.get(scope, 0) + 1
+        listening = self._listening.setdefault(scope, _Listening())
+        listening.streams += 1
         try:
-            return await ListenHandler(bus)(ctx, params)
+            return await listening.handler(ctx, params)
         finally:
-            self._listeners[scope] -= 1
-            if not self._listeners[scope]:
-                del self._listeners[scope], self._buses[scope]
+            listening.streams -= 1
+            if not listening.streams:
+                del self._listening[scope]
 
-    def list_changed(self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None) -> None:
-        """Tell every client of `scope` of that era, except the connection `but`; never waits for any."""
+    def list_changed(
+        self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
+    ) -> None:
+        """Tell every client of `scope` of that era, except the connection `but`, or `only` one; waits for none."""
         if era == "modern":
-            if (bus := self._buses.get(scope)) is not None:
-                self._tasks.start_soon(bus.publish, EVENTS[kind])
+            if (listening := self._listening.get(scope)) is not None:
+                self._tasks.start_soon(listening.bus.publish, EVENTS[kind])
             return
         for connection, peer in self._peers.get(scope, {}).items():
-            if connection != but:
+            if connection != but and only in (None, connection):
                 peer.waiting[kind] = None
                 if not peer.sending:
                     peer.sending = True

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import structlog
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
@@ -38,6 +39,8 @@ from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
 from proxy.gateway.skills import Skills
 from proxy.ports import Caller, ListKind
+
+log = structlog.stdlib.get_logger("proxy.face")
 
 NAME = "mcp-skill-proxy"
 RESOURCE_NOT_FOUND = -32002
@@ -124,7 +127,8 @@ class ProxyServer(Server[dict[str, Any]]):
             return await call_next(ctx)
         scope = self._identity.scope(ctx)
         async with self._lifetimes.use(scope):
-            await self._meet(scope, ctx)
+            if not await self._meet(scope, ctx):
+                return None
             answer = self._answers.get(ctx.method)
             if answer is None or ctx.request_id is None or _too_early(ctx):
                 return await call_next(ctx)
@@ -135,14 +139,24 @@ class ProxyServer(Server[dict[str, Any]]):
                 raise _wire_error(error, ctx) from None
             return self._envelope(ctx, result)
 
-    async def _meet(self, scope: ScopeId, ctx: Context) -> None:
+    async def _meet(self, scope: ScopeId, ctx: Context) -> bool:
+        """Take note of the connection that a request came on; False for a notification that cannot be served.
+
+        Raises:
+            MCPError: its scope is one too many.
+        """
         connection = self._identity.connection(ctx)
-        if connection is not None and not _too_early(ctx) and self._notices.meet(scope, connection, ctx.session):
-            try:
-                await self._gate.change(scope, lambda state: connected(state, connection))
-            except ProxyError as error:
-                self._notices.part(scope, connection)
-                raise _wire_error(error, ctx) from None
+        if connection is None or _too_early(ctx) or not self._notices.meet(scope, connection, ctx.session):
+            return True
+        try:
+            await self._gate.change(scope, lambda state: connected(state, connection))
+        except ProxyError as error:
+            self._notices.part(scope, connection)
+            log.warning("scope.refused", scope=str(scope), reason=str(error))
+            if ctx.request_id is None:
+                return False
+            raise _wire_error(error, ctx) from None
+        return True
 
     def _caller(self, scope: ScopeId, ctx: Context) -> Caller:
         client = ctx.session.client_params

@@ -60,7 +60,7 @@ class Sessions:
             await self._app(scope, receive, self._watching_for_a_new_one(scope, send))
             return
         session = self._sessions.get(session_id)
-        if session is None or session.path != scope["path"]:
+        if session is None or session.path != _path(scope):
             await _NOT_FOUND(scope, receive, send)
             return
         status = HTTPStatus.INTERNAL_SERVER_ERROR.value
@@ -94,7 +94,7 @@ class Sessions:
                 opened = Headers(raw=message["headers"]).get(SESSION_HEADER)
                 if opened is not None:
                     whose = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], opened)
-                    self._sessions[opened] = _Session(scope["path"], whose, self._clock())
+                    self._sessions[opened] = _Session(_path(scope), whose, self._clock())
             await send(message)
 
         return watch
@@ -103,6 +103,11 @@ class Sessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await self._on_end(session.scope, session_id)
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.rstrip("/")
 
 
 _NOT_FOUND = JSONResponse(

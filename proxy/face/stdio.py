@@ -14,7 +14,14 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from proxy.core.lines import LineBuffer
@@ -22,6 +29,8 @@ from proxy.core.lines import LineBuffer
 log = structlog.stdlib.get_logger("proxy.face")
 
 CHUNK: Final = 64 * 1024
+LAST_ANSWERS: Final = 1.0
+"""Seconds after the end of input for answers that are still due: `printf REQUESTS | mcp-skill-proxy serve` works."""
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -49,8 +58,9 @@ async def _wire() -> AsyncGenerator[
     out = await _output(sink)
     async with anyio.create_task_group() as tasks:
         await _input(source, chunks)
-        tasks.start_soon(_read, chunks, incoming)
-        tasks.start_soon(_write, outgoing, out, incoming)
+        due = _Due()
+        tasks.start_soon(_read, chunks, incoming, due)
+        tasks.start_soon(_write, outgoing, out, incoming, due)
         tasks.start_soon(_watch, out, incoming)
         yield read, write
         tasks.cancel_scope.cancel()
@@ -64,7 +74,32 @@ def _private(fd: int) -> int:
         return os.open(os.devnull, os.O_RDWR)
 
 
-async def _read(chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+class _Due:
+    """The requests that came and are not answered yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self._none = anyio.Event()
+
+    def note(self, message: JSONRPCMessage) -> None:
+        """Take note of a request that came or of an answer that went out."""
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+            if not self._ids:
+                self._none.set()
+                self._none = anyio.Event()
+
+    async def answered(self) -> None:
+        """Wait until nothing is due."""
+        while self._ids:
+            await self._none.wait()
+
+
+async def _read(
+    chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[SessionMessage | Exception], due: _Due
+) -> None:
     buffer = LineBuffer()
     with incoming, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         while chunk := await chunks.read(CHUNK):
@@ -76,13 +111,17 @@ async def _read(chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[S
                 except ValidationError as error:
                     log.warning("client.noise", problem=error.errors(include_url=False, include_input=False)[0]["msg"])
                     continue
+                due.note(message)
                 await incoming.send(SessionMessage(message))
+        with anyio.move_on_after(LAST_ANSWERS):
+            await due.answered()
 
 
 async def _write(
     outgoing: MemoryObjectReceiveStream[SessionMessage],
     out: "_Output",
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
+    due: _Due,
 ) -> None:
     with outgoing:
         async for item in outgoing:
@@ -91,6 +130,7 @@ async def _write(
             except OSError:
                 incoming.close()  # nobody reads us: the same as the end of input
                 return
+            due.note(item.message)
 
 
 async def _watch(out: "_Output", incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:

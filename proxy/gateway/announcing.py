@@ -1,16 +1,17 @@
 """Telling the clients of a scope that a list has changed: once per effective change, never for none (rule 17)."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from anyio.abc import TaskGroup
 
+from proxy.core.errors import ProxyError
 from proxy.core.scope import Lists, ScopeId, ScopeState, announced
 from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
-from proxy.ports import Caller, Era, ListKind, Notifier
+from proxy.ports import Caller, ListKind, Notifier
 
 KINDS: tuple[ListKind, ...] = ("tools", "resources", "prompts")
 
@@ -58,19 +59,32 @@ class Announcer:
 
         def tell(state: ScopeState) -> ScopeState:
             nonlocal change
-            change = _Change(state.lists, self._gate.sight(state.active).lists)
+            change = _Change(state.lists, self._gate.lists(state.active))
             return announced(state, change.after)
 
         if await self._gate.store.get(scope) is None:
             return
         await self._gate.change(scope, tell)
+        own = via.connection if via is not None else None
+        changed: list[ListKind] = [kind for kind in KINDS if change.of(kind)]
         for kind in KINDS:
-            if change.of(kind):
-                if via is not None:
-                    await via.channel.list_changed(kind)
-                self._notifier.list_changed(scope, kind, "handshake", but=via.connection if via else None)
-            if change.of(self._digest(kind, "modern")):
+            if kind in changed:
+                self._notifier.list_changed(scope, kind, "handshake", but=own)
+            if change.of(f"stable {kind}" if self._stable else kind):
                 self._notifier.list_changed(scope, kind, "modern")
+        if via is not None and own is not None:
+            await self._tell(via, own, changed)
+
+    async def _tell(self, via: Caller, own: str, kinds: Sequence[ListKind]) -> None:
+        """Tell the caller on its request's own stream; what does not get through there goes out on its other one."""
+        waiting = dict.fromkeys(kinds)
+        try:
+            for kind in kinds:
+                await via.channel.list_changed(kind)
+                del waiting[kind]
+        finally:
+            for kind in waiting:
+                self._notifier.list_changed(via.scope, kind, "handshake", only=own)
 
     async def run(self) -> None:
         """Announce, scope by scope, what changes of the servers' offers change, until cancelled."""
@@ -81,7 +95,5 @@ class Announcer:
             seen = upstreams.inventory()
             for scope in await self._gate.store.scopes():
                 if scope not in self._held:
-                    await self.announce(scope)
-
-    def _digest(self, kind: ListKind, era: Era) -> str:
-        return "stable" if kind == "tools" and era == "modern" and self._stable else kind
+                    with suppress(ProxyError):  # it has ended meanwhile
+                        await self.announce(scope)

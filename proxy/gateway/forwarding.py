@@ -1,7 +1,10 @@
 """Passing requests on to the server that answers them: the one way from a caller to an upstream."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
+
+import structlog
 
 from proxy.core import wording
 from proxy.core.decision import Absence, Route, View, missing
@@ -11,6 +14,8 @@ from proxy.core.scope import called, handed_out
 from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
 from proxy.ports import Caller
+
+log = structlog.stdlib.get_logger("proxy.gateway")
 
 
 class Withdrawn(Exception):
@@ -106,10 +111,16 @@ class Forwarding:
         return self._gate.sight((await self._gate.state(caller.scope)).active).view
 
     async def _owner(self, caller: Caller, uri: str) -> str | None:
-        """The server that `uri` is read at: where it is listed, or that handed it out and still has an active skill."""
+        """The server that `uri` is read at (design rule 6): where it is listed, that handed it out, or has a template.
+
+        What was handed out counts while a skill of that server is active.
+        """
         state = await self._gate.state(caller.scope)
-        server = self._gate.sight(state.active).view.owner_of(uri) or state.handed_out.get(uri)
-        return server if server in self._gate.catalogue.servers_of(state.active) else None
+        view = self._gate.sight(state.active).view
+        giver = state.handed_out.get(uri)
+        if giver not in self._gate.catalogue.servers_of(state.active):
+            giver = None
+        return view.lister_of(uri) or giver or view.template_of(uri)
 
     async def _find_tool(self, caller: Caller, name: str) -> Route | dict[str, Any]:
         """The route of `name`, or the refusal that helps; a server that is on its way is waited for.
@@ -124,7 +135,11 @@ class Forwarding:
         state = await gate.state(caller.scope)
         absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
         if absent is None or absent.why is Absence.UNAVAILABLE:
-            await self._wait_for_servers(state.active, absent.server if absent else None)
+            if absent is None:
+                await gate.wait_for_servers(state.active, self._settings.list_wait)
+            else:
+                with suppress(ServerUnavailable):  # told below, by the server's status
+                    await gate.upstreams.connected(absent.server)
             route = (await self._view(caller)).tools.get(name)
             if route is not None:
                 return route
@@ -138,19 +153,6 @@ class Forwarding:
         if status.state == "ready":
             raise Unknown(wording.unknown_tool(name))
         return wording.refusal(wording.not_available(name, absent.server, status.reason or status.state))
-
-    async def _wait_for_servers(self, active: tuple[str, ...], certain: str | None) -> None:
-        """Wait for the server that must have a tool, else for those of active skills whose offer is not known yet."""
-        upstreams = self._gate.upstreams
-        if certain is not None:
-            upstreams.need([certain])
-            await upstreams.settled([certain], self._settings.activation_wait)
-            return
-        servers = self._gate.catalogue.servers_of(active)
-        coming = [server for server in servers if upstreams.status(server).state in ("idle", "starting")]
-        if coming:
-            upstreams.need(coming)
-            await upstreams.settled(coming, self._settings.list_wait)
 
     async def _send(
         self,
@@ -173,6 +175,7 @@ class Forwarding:
             link = await self._gate.upstreams.connected(server)
             if not await same():
                 raise Withdrawn
+            log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
             try:
                 return await link.request(method, params, caller.channel.progress)
             except NotDelivered as error:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,17 +21,15 @@ SIGHTS: Final = 256
 class Sight:
     """What is seen with one set of active skills: the view, and its lists as clients get them.
 
-    `tools`: without `SKILL_CALL`, which depends on the client. `stable`: the tools of pinned skills alone (design
-    rule 12).
+    `tools`: without `SKILL_CALL`, which depends on the client. `digests`: of the lists, by kind.
     """
 
     view: View
     tools: Sequence[dict[str, Any]]
-    stable: Sequence[dict[str, Any]]
     resources: Sequence[dict[str, Any]]
     templates: Sequence[dict[str, Any]]
     prompts: Sequence[dict[str, Any]]
-    lists: Lists
+    digests: Mapping[str, str]
 
 
 class Gate:
@@ -41,7 +39,7 @@ class Gate:
         self.catalogue = catalogue
         self.upstreams = upstreams
         self.store = store
-        self._pinned = frozenset(skill.id for skill in catalogue.skills if skill.pinned)
+        self.pinned = frozenset(skill.id for skill in catalogue.skills if skill.pinned)
         self._inventory: Inventory | None = None
         self._sights: dict[frozenset[str], Sight] = {}
 
@@ -79,30 +77,38 @@ class Gate:
             self._sights[key] = self._look(key, inventory)
         return self._sights[key]
 
+    def lists(self, active: Collection[str]) -> Lists:
+        """What a scope's clients see while the skills `active` are active, to compare with what they knew.
+
+        Beside each list stands the `stable` one, of pinned skills alone (design rule 12).
+        """
+        sight = self.sight(active)
+        stable = {f"stable {kind}": digest for kind, digest in self.sight(self.pinned).digests.items()}
+        return Lists({**sight.digests, **stable}, frozenset(sight.view.tools))
+
+    async def wait_for_servers(self, active: Collection[str], within: float) -> None:
+        """Wait a little for the servers of active skills that are on their way (design rule 26)."""
+        servers = self.catalogue.servers_of(active)
+        await self.upstreams.settled([s for s in servers if self.upstreams.status(s).state == "starting"], within)
+
     def _begin(self) -> ScopeState:
         state = begin(self.catalogue)
         self.upstreams.need(self.catalogue.servers_of(state.active))
-        return replace(state, lists=self.sight(state.active).lists)
+        return replace(state, lists=self.lists(state.active))
 
     def _look(self, active: frozenset[str], inventory: Inventory) -> Sight:
         view = decide(self.catalogue, active, inventory)
-        pinned = view if active == self._pinned else decide(self.catalogue, self._pinned, inventory)
-        tools = self._with_skill(view, active)
-        stable = self._with_skill(pinned, self._pinned)
+        own = [skill_tool(self.catalogue, active)] if self.catalogue.skills else []
+        tools = own + [{**route.definition, "name": route.exposed} for route in view.tools.values()]
         resources = [dict(entry) for _, entry in view.resources]
         templates = [dict(entry) for _, entry in view.templates]
         prompts = [{**route.definition, "name": route.exposed} for route in view.prompts.values()]
         digests = {
             "tools": _digest(tools),
-            "stable": _digest(stable),
             "resources": _digest([resources, templates]),
             "prompts": _digest(prompts),
         }
-        return Sight(view, tools, stable, resources, templates, prompts, Lists(digests, frozenset(view.tools)))
-
-    def _with_skill(self, view: View, active: frozenset[str]) -> list[dict[str, Any]]:
-        own = [skill_tool(self.catalogue, active)] if self.catalogue.skills else []
-        return own + [{**route.definition, "name": route.exposed} for route in view.tools.values()]
+        return Sight(view, tools, resources, templates, prompts, digests)
 
 
 def _digest(listed: object) -> str:

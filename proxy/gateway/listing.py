@@ -18,9 +18,8 @@ class Listing:
 
     async def tools(self, caller: Caller) -> list[dict[str, Any]]:
         """The tools that `caller` sees, `SKILL` first."""
-        sight = await self._sight(caller)
+        shown = (await self._sight(caller)).tools
         own = 1 if self._gate.catalogue.skills else 0
-        shown = sight.stable if self.stable(caller) else sight.tools
         call = [skill_call_tool()] if self.shows_call_route(caller) else []
         return [*shown[:own], *call, *shown[own:]]
 
@@ -49,12 +48,8 @@ class Listing:
         return caller.client.startswith(self._settings.call_route_clients)
 
     async def _sight(self, caller: Caller) -> Sight:
-        """What `caller` sees, after waiting a little for servers that are on their way (design rule 26)."""
-        state = await self._gate.state(caller.scope)
-        servers = self._gate.catalogue.servers_of(state.active)
-        coming = [server for server in servers if self._gate.upstreams.status(server).state in ("idle", "starting")]
-        if coming:
-            self._gate.upstreams.need(coming)
-            await self._gate.upstreams.settled(coming, self._settings.list_wait)
-            state = await self._gate.state(caller.scope)
-        return self._gate.sight(state.active)
+        """What `caller` sees, after waiting a little for servers that are on their way."""
+        gate = self._gate
+        active = gate.pinned if self.stable(caller) else (await gate.state(caller.scope)).active
+        await gate.wait_for_servers(active, self._settings.list_wait)
+        return gate.sight(gate.pinned if self.stable(caller) else (await gate.state(caller.scope)).active)

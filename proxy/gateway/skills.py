@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from proxy.core import wording
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Step, View, decide
@@ -17,6 +19,8 @@ from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
 from proxy.ports import Caller
+
+log = structlog.stdlib.get_logger("proxy.gateway")
 
 
 class Skills:
@@ -50,6 +54,10 @@ class Skills:
         self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         tool, inner = arguments.get("tool"), arguments.get("arguments", {})
+        if stray := [name for name in arguments if name not in ("tool", "arguments")]:
+            return wording.refusal(
+                f'SKILL_CALL takes "tool" and "arguments": put {", ".join(stray)} inside "arguments".'
+            )
         if isinstance(inner, str):
             try:
                 inner = json.loads(inner or "{}")
@@ -91,6 +99,7 @@ class Skills:
             await gate.change(caller.scope, lambda state: activated(state, skill.id))
             await self._servers_of(skill)
         state = await gate.state(caller.scope)
+        log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
         view = decide(gate.catalogue, state.active, gate.upstreams.inventory(), Step(skill.id))
         exposed = gate.sight(state.active).view.tools
         offers = gate.upstreams.inventory()
@@ -115,6 +124,8 @@ class Skills:
         was_active = wanted in (await self._gate.state(caller.scope)).active
         async with self._announcer.one_change(caller):
             state = await self._gate.change(caller.scope, lambda state: offloaded(state, wanted))
+        if was_active:
+            log.info("skill.offloaded", skill=wanted, scope=str(caller.scope))
         return wording.offloading(wanted, state.active, was_active=was_active)
 
     async def _read_tool(self, caller: Caller, skill: Skill, tool: str) -> dict[str, Any]:
@@ -140,4 +151,4 @@ class Skills:
             if status.state != "ready"
         ]
         switched_off = sorted(skill.servers - set(catalogue.servers))
-        return problems + [Problem(s, "disabled", "it is switched off in the configuration") for s in switched_off]
+        return problems + [Problem(s, "disabled", "the configuration says so") for s in switched_off]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import structlog
 from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -14,7 +15,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND, Implementation, ServerCapabilities
 
 from proxy import __version__
-from proxy.core.errors import NotDelivered, Rejection, ServerLost, ServerSilent
+from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent
 from proxy.core.inventory import Offer, items
 from proxy.core.server import Server
 from proxy.ports import OnProgress
@@ -22,6 +23,8 @@ from proxy.upstream.delivery import Delivery, delivery
 from proxy.upstream.greeting import closed, cut_off, ends, greet
 from proxy.upstream.stamp import Stamp, wants_progress
 from proxy.upstream.transport import CannotStart, Streams, Transport, reason, transport
+
+log = structlog.stdlib.get_logger("proxy.upstream")
 
 CLIENT_INFO: Final = Implementation(name="mcp-skill-proxy", version=__version__)
 PAGE_LIMIT: Final = 1000
@@ -89,17 +92,21 @@ class Connection:
         raise ServerSilent(key, limit)
 
     async def offer(self) -> Offer:
-        """Everything the server offers, all pages of each list.
+        """Everything the server offers, all pages of each list; of resources and prompts what can be read.
 
         Raises:
-            Rejection, NotDelivered, ServerLost, ServerSilent: a list that it declares could not be read.
+            CannotStart: its list of tools could not be read.
         """
         has = self._capabilities
+        try:
+            tools = await self._pages("tools/list", "tools")
+        except ProxyError as error:
+            raise CannotStart(f"its list of tools could not be read: {error}") from None
         offer = Offer.of(
-            tools=await self._pages("tools/list", "tools"),
-            resources=await self._pages("resources/list", "resources") if has.resources else (),
-            templates=await self._pages("resources/templates/list", "resourceTemplates") if has.resources else (),
-            prompts=await self._pages("prompts/list", "prompts") if has.prompts else (),
+            tools=tools,
+            resources=await self._besides("resources/list", "resources") if has.resources else (),
+            templates=await self._besides("resources/templates/list", "resourceTemplates") if has.resources else (),
+            prompts=await self._besides("prompts/list", "prompts") if has.prompts else (),
             instructions=self._instructions,
         )
         self._stamp.learn(offer.tools)
@@ -124,6 +131,14 @@ class Connection:
             self.over.set()
             return NotDelivered(key, "it no longer knows this session")
         return Rejection(error.code, error.message, error.data)
+
+    async def _besides(self, method: str, key: str) -> list[object]:
+        """A list whose failure costs itself alone."""
+        try:
+            return await self._pages(method, key)
+        except ProxyError as error:
+            log.warning("server.list_failed", server=self._server.key, method=method, reason=str(error))
+            return []
 
     async def _pages(self, method: str, key: str) -> list[object]:
         """Every page of a list; a cursor that comes twice, or too many pages, end it."""

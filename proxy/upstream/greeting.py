@@ -9,13 +9,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from proxy.core.inventory import is_json, items
-from proxy.core.server import Era
+from proxy.core.server import EraChoice
 
 PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
 
 
-async def greet(session: ClientSession, era: Era, over: anyio.Event) -> None:
+async def greet(session: ClientSession, era: EraChoice, over: anyio.Event) -> None:
     """Agree on a revision by the specification's rules for clients that speak both eras; `over`: the connection's end.
 
     Whatever is no evidence of a modern server is met with the handshake. A handshake refused because a probe that

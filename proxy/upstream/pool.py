@@ -8,10 +8,10 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from proxy.core.errors import ProxyError, ServerUnavailable
+from proxy.core.errors import ServerUnavailable
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
-from proxy.core.server import Server
+from proxy.core.server import Server, StdioServer
 from proxy.ports import ServerState, Status
 from proxy.upstream.connection import Connection, connect
 from proxy.upstream.transport import CannotStart, reason
@@ -20,13 +20,19 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 
 class _Slot:
-    """One server's place: its state, its live connection, and an event that is set while it is not starting."""
+    """One server's place: its state and its live connection.
+
+    `began`: when its start last began. `settled`: set while it is not starting. `ended`: set when no owner is left.
+    """
 
     def __init__(self, status: Status) -> None:
         self.status = status
         self.connection: Connection | None = None
+        self.began = -inf
         self.settled = anyio.Event()
         self.settled.set()
+        self.ended = anyio.Event()
+        self.ended.set()
 
 
 class Pool:
@@ -72,15 +78,18 @@ class Pool:
             if key in self._servers and self._slots[key].status.state not in ("starting", "ready"):
                 if self._tasks is None:
                     raise RuntimeError("the pool is not running")
-                self._slots[key].settled = anyio.Event()
+                slot = self._slots[key]
+                before, slot.ended, slot.settled = slot.ended, anyio.Event(), anyio.Event()
+                slot.began = anyio.current_time()
                 self._set(key, "starting")
-                self._tasks.start_soon(self._own, self._servers[key], name=f"server {key}")
+                self._tasks.start_soon(self._own, self._servers[key], before, slot.ended, name=f"server {key}")
 
     async def settled(self, servers: Iterable[str], within: float) -> None:
-        """Wait until none of them is starting, at most `within` seconds."""
-        with anyio.move_on_after(within):
-            for key in servers:
-                await self._slots[key].settled.wait()
+        """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
+        for key in servers:
+            slot = self._slots[key]
+            with anyio.CancelScope(deadline=slot.began + within):
+                await slot.settled.wait()
 
     async def connected(self, server: str) -> Connection:
         """A live connection to `server`, made if there is none.
@@ -98,8 +107,11 @@ class Pool:
             raise ServerUnavailable(server, slot.status.reason or slot.status.state)
         return slot.connection
 
-    async def _own(self, server: Server) -> None:
-        """One connection's life: open it, read what is offered, keep it until it is lost."""
+    async def _own(self, server: Server, before: anyio.Event, ended: anyio.Event) -> None:
+        """One connection's life: open it, read what is offered, keep it until it is lost.
+
+        A process begins when the one before it has ended: some hold a lock or a port. `ended` is set at its end.
+        """
         key, why = server.key, ""
         connection: Connection | None = None
         ready = False
@@ -107,6 +119,8 @@ class Pool:
             # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
             # the entering alone would have to be left in another order than it was entered.
             with anyio.CancelScope(deadline=anyio.current_time() + server.start_timeout) as limit:
+                if isinstance(server, StdioServer):
+                    await before.wait()
                 async with connect(server, self._masker.mask) as connection:
                     offer = await connection.offer()
                     limit.deadline = inf
@@ -123,8 +137,6 @@ class Pool:
             raise
         except CannotStart as error:
             why = str(error)
-        except ProxyError as error:
-            why = f"its lists could not be read: {error}"
         except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
             why = reason(error, server)
         finally:
@@ -132,6 +144,7 @@ class Pool:
                 self._set(key, "failed", why)
             elif connection is not None:
                 self._lost(key, connection)
+            ended.set()
 
     def _ready(self, key: str, connection: Connection, offer: Offer) -> None:
         self._slots[key].connection = connection

@@ -23,7 +23,7 @@ from proxy.core.server import StdioServer
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
-GRACE: Final = 1.5
+GRACE: Final = 1.2
 """Seconds a child has to end by itself once its input has ended, and again once it was asked by SIGTERM."""
 REAP: Final = 1.0
 """Seconds to see the end of a child that was killed."""

@@ -53,13 +53,14 @@ def test_a_server_that_does_not_start_costs_only_its_own(tmp_path: Path, record:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_disabled_server_is_said_at_each_skill_that_names_it(tmp_path: Path, record: Record):
-    """A switched-off server is not started, and the skill that wants it says so."""
+def test_a_disabled_server_is_one_note_that_names_its_skills(tmp_path: Path, record: Record):
+    """A switched-off server is no problem, not even for a skill that has no other."""
     servers = {"r": record.entry(), "off": {**record.entry(), "disabled": "true"}}
-    config = write_config(tmp_path / "c.yaml", servers, {"s": skill(r=["echo"], off=[])})
+    config = write_config(tmp_path / "c.yaml", servers, {"s": skill(r=["echo"], off=[]), "t": skill(off=[])})
     done = check(config)
-    assert done.returncode == 0
-    assert "server 'off' is disabled: skill 's' goes without it" in done.stdout
+    assert done.returncode == 0, done.stdout
+    (note,) = [line for line in done.stdout.splitlines() if "servers.off" in line]
+    assert note.endswith("servers.off: disabled: it is not started; skills s, t go without it")
 
 
 def test_what_is_only_worth_knowing_does_not_spoil_the_exit_code(tmp_path: Path, record: Record):
@@ -98,8 +99,66 @@ def test_offline_starts_nothing(tmp_path: Path, record: Record):
     config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": skill(r=["echo"])})
     done = check(config, "--offline")
     assert done.returncode == 0
-    assert "skill s: r: echo" in done.stdout
+    assert "skill s\n  grants r: echo\n" in done.stdout
+    assert done.stdout.endswith("The file is sound; no server was started.\n")
     assert not record.log.exists()
+
+
+def test_offline_tells_what_is_known_without_starting(tmp_path: Path):
+    """A command that is not there and a variable that is not set, and which PATH was searched."""
+    servers = {"gone": {"command": "no-such-binary"}, "unset": {"command": "x", "args": ["${NOT_SET_ANYWHERE}"]}}
+    done = check(write_config(tmp_path / "c.yaml", servers, {"s": skill(gone=[], unset=[])}), "--offline")
+    assert done.returncode == 0
+    assert "note: server gone cannot be started: command no-such-binary not found: neither " in done.stdout
+    assert "note: server unset cannot be started: variable NOT_SET_ANYWHERE is not set\n" in done.stdout
+    assert "servers.gone.command: searched PATH=" in done.stdout
+
+
+def test_offline_says_when_nothing_is_offered(tmp_path: Path):
+    """A file without an enabled skill is sound, but nobody would call it so."""
+    done = check(write_config(tmp_path / "c.yaml", {"a": {"command": "x"}}, {}), "--offline")
+    assert done.returncode == 0
+    assert done.stdout.endswith("\nNothing is offered: clients will see no tool.\n")
+    assert "sound" not in done.stdout
+
+
+@pytest.mark.parametrize("offline", [["--offline"], []])
+def test_a_skill_without_servers_is_called_instructions_only(tmp_path: Path, offline: list[str]):
+    """With servers started or not."""
+    done = check(write_config(tmp_path / "c.yaml", {}, {"s": skill(), "t": {**skill(), "pinned": True}}), *offline)
+    assert done.returncode == 0
+    assert "skill s: instructions only\n" in done.stdout
+    assert "skill t, pinned: instructions only\n" in done.stdout
+
+
+def test_grants_are_wrapped_by_server(tmp_path: Path):
+    """A line for each server, and no name is taken apart."""
+    tools = [f"a-long-name-of-a-tool-{number}" for number in range(5)]
+    servers = {"a": {"url": "http://h"}, "b": {"url": "http://h"}}
+    done = check(write_config(tmp_path / "c.yaml", servers, {"s": skill(a=tools, b=[])}), "--offline")
+    assert f"  grants a: {', '.join(tools[:2])},\n    {', '.join(tools[2:])}\n  grants b: all\n" in done.stdout, (
+        done.stdout
+    )
+
+
+@pytest.mark.parametrize(("named", "shown"), [("c.yaml", "c.yaml"), ("x/../c.yaml", "c.yaml"), ("../c.yaml", None)])
+def test_the_file_is_shown_by_its_shortest_path(tmp_path: Path, named: str, shown: str | None):
+    """From the folder we are in, or whole."""
+    folder = tmp_path / "y"
+    (folder / "x").mkdir(parents=True)
+    for at in (tmp_path, folder):
+        write_config(at / "c.yaml", {}, {"s": skill()})
+    done = subprocess.run(
+        program("check", "--offline", "--config", named), capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.stdout.startswith(f"{shown or (tmp_path / 'c.yaml').resolve()}: 0 servers, 1 skill\n")
+
+
+def test_a_missing_file_has_no_line(tmp_path: Path):
+    """There is nothing to look at in it."""
+    done = check(tmp_path / "none.yaml")
+    assert done.returncode == 2
+    assert done.stderr == f"{tmp_path / 'none.yaml'}: the file does not exist\n"
 
 
 def test_a_refused_file_exits_with_2_and_every_problem(tmp_path: Path):

@@ -2,11 +2,18 @@
 
 import json
 import subprocess
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from proxy.config.load import load
+from proxy.cli import jsonc
+from proxy.cli.init import init as run_init
+from proxy.config.load import Refused, load
 from tests.conftest import program
 
 ENTRY = {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"], "env": {"V": "1.10", "FLAG": "on"}}
@@ -23,22 +30,48 @@ def written(folder: Path, name: str, text: str) -> str:
     return name
 
 
+def init_from(folder: Path, servers: Any) -> subprocess.CompletedProcess[str]:
+    return init(folder, "--from", written(folder, "c.json", json.dumps({"mcpServers": servers})))
+
+
+def result(folder: Path) -> Any:
+    return yaml.safe_load((folder / "skills.yaml").read_text(encoding="utf-8"))
+
+
+VSCODE = """{
+  // for the team
+  "servers": {
+    /* the time,
+       "quoted" */
+    "time": {
+      "type": "stdio", "command": "mcp-server-time", // not remote
+      "args": ["--local-timezone", "UTC",],
+      "env": {"V": "1.10", "FLAG": "on", "URL": "https://x/*y*/,]",},
+    },
+  },
+}
+"""
 SOURCES = {
     "claude.json": json.dumps({"mcpServers": {"time": ENTRY}}),
-    "vscode.json": "{\n  // for the team\n" + json.dumps({"servers": {"time": {"type": "stdio", **ENTRY}}})[1:],
+    "vscode.json": VSCODE,
     "settings.json": json.dumps({"mcp": {"servers": {"time": ENTRY}}}),
     "codex.toml": '[mcp_servers.time]\ncommand = "mcp-server-time"\nargs = ["--local-timezone", "UTC"]\n'
     'env = {V = "1.10", FLAG = "on"}\n',
     "mine.yaml": "# kept\nservers:\n  time:\n    command: mcp-server-time\n    args: [--local-timezone, UTC]\n"
     "    env: {V: 1.10, FLAG: on}\n",
+    "flow.yaml": "{servers: {time: {command: mcp-server-time, args: [--local-timezone, UTC], "
+    "env: {V: 1.10, FLAG: on}}}}",
 }
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_what_a_client_has_is_taken_over(name: str, tmp_path: Path):
+def test_what_a_client_has_is_taken_over(name: str, encoding: str, tmp_path: Path):
     """Each client's form gives a configuration that loads, with the server untouched and a skill of all its tools."""
-    done = init(tmp_path, "--from", written(tmp_path, name, SOURCES[name]))
+    (tmp_path / name).write_text(SOURCES[name], encoding=encoding)
+    done = init(tmp_path, "--from", name)
     assert done.returncode == 0, done.stderr
+    assert "1 server with a skill;" in done.stdout
     loaded = load(tmp_path / "skills.yaml", {"PATH": "/nowhere"})
     (skill,) = loaded.catalogue.skills
     assert skill.tools["time"].everything
@@ -54,9 +87,127 @@ def test_a_yaml_keeps_its_comments(tmp_path: Path):
 
 
 def test_without_a_source_there_is_something_to_begin_with(tmp_path: Path):
-    """Plain `init` writes a configuration that loads."""
-    assert init(tmp_path).returncode == 0
+    """Plain `init` writes a configuration that loads, and has nothing to add."""
+    done = init(tmp_path)
+    assert done.returncode == 0
+    assert "To do" not in done.stdout
     assert load(tmp_path / "skills.yaml", {"PATH": "/nowhere"}).catalogue.skills
+
+
+def test_hints_for_people_are_comments(tmp_path: Path):
+    """The model never reads what a person is to edit; the comments say it."""
+    init_from(tmp_path, {"a": ENTRY, "b": ENTRY})
+    text = (tmp_path / "skills.yaml").read_text(encoding="utf-8")
+    assert text.count("# edit: ") == 4
+    assert "edit" not in json.dumps(result(tmp_path)["skill_configs"])
+
+
+@pytest.mark.parametrize("key", ["a: b # c", "null", "1.10", 'say "hi", it\'s', "größe", "a\nb", "{x", "<<", "*"])
+def test_any_key_gets_its_skill(key: str, tmp_path: Path):
+    """Ids and texts are quoted where YAML needs it."""
+    done = init_from(tmp_path, {key: ENTRY, "b": ENTRY})
+    assert "2 servers with a skill each;" in done.stdout
+    skill = result(tmp_path)["skill_configs"][key]
+    assert skill["tool_list"] == {key: []}
+    assert skill["desc"] == f"The tools of {key}."
+
+
+def test_what_keeps_it_from_serving_is_told_at_once(tmp_path: Path):
+    """What was written is loaded; problems and notes are listed, and the exit code stays 0."""
+    done = init_from(
+        tmp_path,
+        {
+            "a": {"command": "x", "env": {"K": "${input:key}"}},
+            "b__c": {"command": "x", "http_headers": 1},
+            "d": {"command": "x", "trust": True},
+            "e": "text",
+        },
+    )
+    assert done.returncode == 0
+    todo = done.stdout.partition("To do before it can serve:")[2]
+    assert all(word in todo for word in ("${input:key}", "b__c", "http_headers", "skills.yaml:", "servers.e"))
+    done = init(tmp_path, "--from", written(tmp_path, "e.json", SOURCES["claude.json"]), "--output", "my skills.yaml")
+    assert "check --config 'my skills.yaml'" in done.stdout
+    done = init(tmp_path, "--from", written(tmp_path, "v.json", '{"servers": {"v": {"command": "${NOT_SET_}"}}}'))
+    assert "exists already" in done.stderr
+    done = init(tmp_path, "--from", "v.json", "--output", "v.yaml")
+    assert "server v: variable NOT_SET_ is not set" in done.stdout
+
+
+def test_what_others_spell_differently_is_translated(tmp_path: Path):
+    """Codex's keys for headers and VS Code's variables become ours; the rest is untouched."""
+    codex = """[mcp_servers.c]
+url = "https://h.example/mcp"
+http_headers = {"X-A" = "b"}
+bearer_token_env_var = "C_TOKEN"
+env_http_headers = {"X-Key" = "C_KEY"}
+headers = {"X-B" = "c"}
+"""
+    done = init(tmp_path, "--from", written(tmp_path, "c.toml", codex))
+    headers = {"X-A": "b", "X-B": "c", "X-Key": "${C_KEY}", "Authorization": "Bearer ${C_TOKEN}"}
+    assert result(tmp_path)["servers"]["c"] == {"url": "https://h.example/mcp", "headers": headers}
+    assert "secrets" not in done.stderr
+    vscode = {"servers": {"v": {"command": "x", "env": {"A": "${env:B}", "C": "${input:d}"}, "x": [None, 1, {}, []]}}}
+    init(tmp_path, "--from", written(tmp_path, "v.json", json.dumps(vscode)), "--output", "v.yaml")
+    entry = yaml.safe_load((tmp_path / "v.yaml").read_text(encoding="utf-8"))["servers"]["v"]
+    assert entry == {"command": "x", "env": {"A": "${B}", "C": "${input:d}"}, "x": [None, 1, {}, []]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"env": {"MY_API_KEY": "abc"}},
+        {"headers": {"authorization": "Bearer abc"}},
+        {"args": ["--token", "abc"]},
+    ],
+)
+def test_clear_secrets_are_named_and_the_file_is_private(entry: dict[str, Any], tmp_path: Path):
+    """A secret that comes along as it stands is said, not shown; the file is for its owner alone."""
+    done = init_from(tmp_path, {"s": {"command": "x", **entry}, "t": {"command": "x", "env": {"A_KEY": "${A_KEY}"}}})
+    assert "s: contains secrets as they stood: better ${VAR}" in done.stderr
+    assert "t: contains" not in done.stderr
+    assert "abc" not in done.stdout + done.stderr
+    assert (tmp_path / "skills.yaml").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "/home/me/.venv/bin/mcp-skill-proxy", "args": ["serve"]},
+        {"command": "C:\\venv\\Scripts\\mcp-skill-proxy.exe"},
+        {"command": "python", "args": ["-m", "proxy", "serve"]},
+        {"command": "uvx", "args": ["mcp-skill-proxy", "serve"]},
+        {"url": "http://127.0.0.1:8765/mcp"},
+    ],
+)
+def test_the_proxy_itself_is_left_out(entry: dict[str, Any], tmp_path: Path):
+    """A client that has the proxy already does not make it a server of itself."""
+    done = init_from(tmp_path, {"skills": entry, "time": ENTRY})
+    assert "skills: is this proxy itself: left out" in done.stderr
+    assert list(result(tmp_path)["servers"]) == list(result(tmp_path)["skill_configs"]) == ["time"]
+    alone = init(tmp_path, "--from", written(tmp_path, "d.json", json.dumps({"servers": {"skills": entry}})))
+    assert alone.returncode == 2
+    assert "has no servers but this proxy itself" in alone.stderr
+    text = yaml.safe_dump({"servers": {"skills": entry, "time": ENTRY}})
+    kept = init(tmp_path, "--from", written(tmp_path, "e.yaml", text), "--output", "f.yaml")
+    assert "skills: is this proxy itself: it gets no skill, take it out" in kept.stderr
+
+
+def test_relative_paths_that_begin_elsewhere_now_are_named(tmp_path: Path):
+    """Where the output is in another folder, relative commands and folders are said; others are not."""
+    (tmp_path / "sub").mkdir()
+    entries = {
+        "a": {"command": "./server", "cwd": "data"},
+        "b": {"command": "server", "cwd": "/data", "env_file": "~/x"},
+        "c": {"command": "C:\\x\\y.exe"},
+    }
+    done = init_from(tmp_path, entries)
+    assert "relative" not in done.stderr
+    done = init(tmp_path, "--from", "c.json", "--output", "sub/s.yaml")
+    assert done.stderr.splitlines() == [
+        "note: a: command './server' is relative, from now on to the folder of sub/s.yaml",
+        "note: a: cwd 'data' is relative, from now on to the folder of sub/s.yaml",
+    ]
 
 
 def test_nothing_is_overwritten(tmp_path: Path):
@@ -71,11 +222,25 @@ def test_nothing_is_overwritten(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("empty.json", "{}", "has no servers"),
-        ("broken.json", "{", "broken.json"),
-        ("broken.yaml", "a: [", "broken.yaml"),
-        ("list.yaml", "- a", "has no servers"),
-        ("done.yaml", "servers: {t: {command: x}}\nskill_configs: {}\n", "has skill_configs already"),
+        ("none.json", "{}", "none.json:1: has no servers"),
+        ("only.json", "// nothing\n", "only.json:1: is empty"),
+        ("zero.json", "", "zero.json:1: is empty"),
+        ("zero.yaml", "\n", "zero.yaml:1: is empty"),
+        ("open.json", "{", "open.json:1: not JSON: it ends too early"),
+        ("comma.json", '{\n  "a": 1\n  "b": 2\n}', "comma.json:3: not JSON: a comma or a closing bracket is missing"),
+        ("slash.json", '{\n"a": "C:\\Users"}', "slash.json:2: not JSON: a backslash in a text must be doubled"),
+        ("bare.json", "{a: 1}", "bare.json:1: not JSON: a key in double quotes is missing"),
+        ("remark.json", '{\n/* x\n"a": 1}', "remark.json:2: a comment begins here whose */ is missing"),
+        ("twice.json", '{"servers": {"a": {},\n"\\u0061": {}}}', 'twice.json:2: the key "\\u0061" is given twice'),
+        ("deep.json", "[" * 100_000, "deep.json:1: nested too deep"),
+        ("long.json", f'{{"servers": {"9" * 5000}}}', "long.json:1: a number is too long"),
+        ("broken.toml", "a = 1\nb =\n", "broken.toml:2: not TOML: Invalid value"),
+        ("end.toml", "a = [", "end.toml:1: not TOML: Invalid value"),
+        ("hour.toml", "[mcp_servers.a]\nt = 07:32:00\n", "hour.toml:1: cannot be put into YAML"),
+        ("broken.yaml", "a: [", "broken.yaml:1:"),
+        ("list.yaml", "- a", "list.yaml:1:"),
+        ("twice.yaml", "servers: {}\nservers: {}", "twice.yaml:2: servers: given twice"),
+        ("done.yaml", "servers: {t: {command: x}}\nskill_configs: {}\n", "done.yaml:2: has skill_configs already"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_named(name: str, text: str, said: str, tmp_path: Path):
@@ -87,16 +252,89 @@ def test_a_source_that_cannot_be_used_is_named(name: str, text: str, said: str, 
     assert not (tmp_path / "skills.yaml").exists()
 
 
-def test_a_missing_source_is_named(tmp_path: Path):
-    """A file that is not there is said to be so."""
-    done = init(tmp_path, "--from", "nope.json")
+def test_what_is_no_text_or_no_file_is_named(tmp_path: Path):
+    """Other encodings, folders and files that are not there are said to be so."""
+    (tmp_path / "latin.json").write_bytes(b'{\n"\xe9": 1}')
+    for name, said in (
+        ("latin.json", "latin.json:2: not UTF-8 text: save the file as UTF-8"),
+        ("nope.json", "nope.json:1: cannot be read: No such file"),
+        (".", "cannot be read: Is a directory"),
+    ):
+        done = init(tmp_path, "--from", name)
+        assert done.returncode == 2
+        assert said in done.stderr
+    done = init(tmp_path, "--output", "no/s.yaml")
     assert done.returncode == 2
-    assert "nope.json: No such file" in done.stderr
+    assert "no/s.yaml: No such file" in done.stderr
 
 
 def test_to_standard_output(tmp_path: Path):
-    """`--output -` prints the configuration."""
-    done = init(tmp_path, "--output", "-")
+    """`--output -` prints the configuration alone, whatever the terminal's encoding; notes go to stderr."""
+    written(tmp_path, "c.json", json.dumps({"servers": {"größe": {"command": "x", "env": {"A_TOKEN": "abc"}}}}))
+    done = init(tmp_path, "--from", "c.json", "--output", "-")
     assert done.returncode == 0
-    assert "skill_configs:" in done.stdout
+    assert "größe" in yaml.safe_load(done.stdout)["skill_configs"]
+    assert "--config -" not in done.stdout
+    assert "secrets" in done.stderr
     assert not (tmp_path / "skills.yaml").exists()
+
+
+# --- comments and trailing commas ------------------------------------------------------------------------------------
+
+TEXTS = st.text(st.sampled_from('/*,"\\]}{[: \n\té😀ab'), max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+)
+REMARKS = st.sampled_from(["", " ", "\n", "/**/", '/* , ] } " // \n */', '// " /* ] }, \n', "/*/*/", "// */\n"])
+
+
+@given(value=VALUES, data=st.data())
+def test_comments_and_trailing_commas_never_change_the_data(value: Any, data: st.DataObject):
+    """JSON with remarks anywhere between its parts, and commas before closing brackets, says what plain JSON says."""
+
+    def remark() -> str:
+        return data.draw(REMARKS)
+
+    def shown(part: Any) -> str:
+        if isinstance(part, dict):
+            inside = [f"{shown(key)}{remark()}:{shown(inner)}" for key, inner in part.items()]
+        elif isinstance(part, list):
+            inside = [shown(inner) for inner in part]
+        else:
+            return f"{remark()}{json.dumps(part, ensure_ascii=data.draw(st.booleans()))}{remark()}"
+        trailing = "," + remark() if inside and data.draw(st.booleans()) else ""
+        opening, closing = "{}" if isinstance(part, dict) else "[]"
+        return f"{remark()}{opening}{remark()}{','.join(inside)}{trailing}{closing}{remark()}"
+
+    assert jsonc.parse(shown(value)) == value
+
+
+PIECES = st.sampled_from(
+    [
+        *SOURCES.values(),
+        *'{}[],:"\\\n\t\0',
+        *("//", "/*", "*/", "...", "---", "&a ", "*a", "<<: ", "!x ", '"\\ud800"', '{"servers": {"a": '),
+        '{"servers": {"a": {"http_headers": {"A": null}, "headers": [1], "env_http_headers": {"A": [1]}}}}',
+        *('{"command": "x"}', '{"headers": 3, "env": [], "args": {}, "url": null}', "servers:\n  "),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(
+    content=st.binary(max_size=60)
+    | st.lists(PIECES, max_size=8).map(lambda pieces: "".join(pieces).encode())
+    | st.lists(PIECES, max_size=8).map(lambda pieces: "".join(pieces).encode("utf-16")),
+    suffix=st.sampled_from([".json", ".toml", ".yaml", ""]),
+)
+def test_no_source_breaks_it(content: bytes, suffix: str):
+    """Whatever the file holds: a configuration, or a refusal in words."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / f"s{suffix}", Path(folder) / "t.yaml"
+        source.write_bytes(content)
+        try:
+            made = run_init(source, target) == 0
+        except Refused as refused:
+            made = not all(problem.what for problem in refused.problems)
+        assert made == target.exists()

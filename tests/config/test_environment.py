@@ -120,16 +120,24 @@ def test_a_bare_command_is_looked_for_beside_the_interpreter_first(room, no_inte
 
 
 def test_a_command_that_is_not_found_says_where_it_was_looked_for(room, no_interpreter):
-    """B54: the reason names the command, the PATH, and what to do."""
-    reason = room.reason("{command: npx}", {"PATH": "/usr/nowhere:/nowhere", "HTTPS_PROXY": "http://p:1"})
-    assert reason == (
-        "command npx not found beside the interpreter or on PATH=/usr/nowhere:/nowhere; give an absolute path"
+    """B54: the reason names the command and what to do; the PATH, which models need not read, is a note."""
+    environ = {"PATH": "/usr/nowhere:/nowhere", "HTTPS_PROXY": "http://p:1"}
+    assert room.reason("{command: npx}", environ) == (
+        "command npx not found: neither beside the proxy's Python nor on PATH; give an absolute path"
     )
+    text = "servers:\n  s:\n    command: npx\nskill_configs: {a: {tool_list: {s: []}}}\n"
+    assert room.notes(text, environ) == ["3: servers.s.command: searched PATH=/usr/nowhere:/nowhere"]
+
+
+def test_the_path_that_was_searched_holds_no_secrets(room, no_interpreter):
+    """What a variable has put into it may be one."""
+    text = "servers: {s: {command: npx, env: {PATH: '/nowhere:${HIDDEN}'}}}\n"
+    assert "1: servers.s.command: searched PATH=/nowhere:***" in room.notes(text, {"HIDDEN": "hidden-folder"})
 
 
 def test_without_a_path_the_systems_default_is_searched(room, no_interpreter):
     """As programs do it."""
-    assert os.defpath in room.reason("{command: not-there-at-all}")
+    assert f"1: servers.s.command: searched PATH={os.defpath}" in room.notes("servers: {s: {command: not-there}}")
 
 
 def test_relative_paths_start_at_the_file_and_tilde_is_home(room, monkeypatch):
@@ -162,6 +170,15 @@ def test_relative_paths_hold_when_the_file_itself_was_named_relatively(room, mon
         ("{command: ./none}", "command ./none not found: no file {folder}/none"),
         ("{command: ./plain}", "command ./plain is not executable"),
         ("{command: '${E:-}'}", "command is empty"),
+        ("{command: '  '}", "command    not found: neither beside"),
+        (
+            "{command: a-server --zone UTC}",
+            "command a-server ... not found: the words after the program belong into args",
+        ),
+        ("{command: a-server UTC}", "command a-server ... not found: the words after the program belong into args"),
+        ("{command: npx -y @scope/x}", "command npx ... not found: the words after the program belong into args"),
+        ("{command: ./there x/y.py}", "command ./there ... not found: the words after the program belong into args"),
+        ("{command: ./with space/x}", "command ./with space/x not found: no file {folder}/with space/x"),
         ("{command: python, cwd: none}", "cwd none is not a directory: {folder}/none"),
         ("{command: python, cwd: plain}", "cwd plain is not a directory: {folder}/plain"),
         ("{command: ./none, cwd: none}", "no file {folder}/none; cwd none is not a directory"),
@@ -171,6 +188,7 @@ def test_relative_paths_hold_when_the_file_itself_was_named_relatively(room, mon
 def test_what_is_not_there_keeps_the_server_from_starting(room, entry, reason):
     """With one line of reason; the file itself is fine."""
     (room.folder / "plain").write_text("")
+    room.program("there")
     assert reason.format(folder=room.folder) in room.reason(entry)
 
 

@@ -92,10 +92,35 @@ def test_several_unset_variables_are_all_named(room):
     assert room.reason(entry) == "variables A, B are not set"
 
 
+def test_a_variable_that_only_editors_fill_in_is_called_that(room):
+    """Setting it would be no help."""
+    entry = "{command: '${workspaceFolder}/x', args: ['${A}', '${userHome}']}"
+    assert room.reason(entry) == (
+        "${workspaceFolder} is the editor's: write a path; ${userHome} is the editor's: write a path; "
+        "variable A is not set"
+    )
+    assert room.stdio("{command: python, args: ['${workspaceFolder}']}", {"workspaceFolder": "w"}).args == ("w",)
+
+
+def test_nothing_is_replaced_in_the_path_of_an_env_file(room):
+    """Said where it makes the difference: where there is no such file."""
+    text = "servers: {{s: {{command: python, envFile: '{}'}}}}\n"
+    at = "1: servers.s.envFile: "
+    assert room.problems(text.format("${workspaceFolder}/.env")) == [
+        f"{at}${{workspaceFolder}} is the editor's: write a path"
+    ]
+    assert room.problems(text.format("${HOME}/.env"), {"HOME": "/"}) == [
+        f"{at}${{HOME}} is not replaced here: write a path"
+    ]
+    (room.folder / "${HOME}").write_text("A=b\n")
+    assert room.load(text.format("${HOME}")).servers["s"].env["A"] == "b"
+
+
 @pytest.mark.parametrize(
     ("written", "complaint"),
     [
         ("${input:key}", "${input:key} is not a variable: only an editor can ask for it; set an environment variable"),
+        ("${workspaceFolder:x}", "${workspaceFolder:x} is not a variable: it is the editor's; write a path"),
         ("${env:KEY}", "${env:KEY} is not a variable: write ${KEY}"),
         ("${A-b}", "${A-b} is not a variable: write ${NAME} or ${NAME:-default}"),
         ("${}", "${} is not a variable"),

@@ -16,9 +16,9 @@ def test_servers_may_stand_under_the_key_of_any_client(room, key):
 
 def test_servers_under_two_keys_are_refused(room):
     """Which of them would win?"""
-    assert room.problems("servers: {}\nmcpServers: {a: {command: x}}\nmcp_servers: {}\n") == [
-        "2: mcpServers: servers already stand under servers: put all of them there",
-        "3: mcp_servers: servers already stand under servers: put all of them there",
+    assert room.problems("mcpServers: {}\nservers: {a: {command: x}}\nmcp_servers: {}\n") == [
+        "2: servers: servers are given twice, here and on line 1: put all under one key",
+        "3: mcp_servers: servers are given twice, here and on line 1: put all under one key",
     ]
 
 
@@ -70,7 +70,11 @@ def test_a_command_makes_a_server_over_stdio(room):
             ".envFile: says the same as env_file: keep one of them",
         ),
         ('{command: ""}', ".command: is empty: write the program to start"),
-        ("{command: x, args: -y}", ".args: must be a list, not text"),
+        ("{command: x, args: -y}", '.args: must be a list: write ["-y"]'),
+        ("{command: x, args: {a: b}}", ".args: must be a list, not a mapping"),
+        ("{command: x, args: -y --token=abcd}", '.args: must be a list: write ["-y", "--token=..."]'),
+        ("{command: x, args: -c 'a b'}", '.args: must be a list: write ["...", "..."], each item in quotes'),
+        ("{command: x, inherit_env: 'A, B'}", '.inherit_env: must be a list: write ["A", "B"]'),
         ("{command: [x]}", ".command: must be text, not a list"),
         ("{command: x, args: [{a: b}]}", ".args[0]: must be text, not a mapping"),
         ("{command: x, env: [A=b]}", ".env: must be a mapping (key: value), not a list"),
@@ -96,7 +100,29 @@ def test_a_command_makes_a_server_over_stdio(room):
         ("{command: }", ".command: is empty: write a value, or leave it out"),
         ("{command: x, prefix: ~}", '.prefix: is empty: write "" for empty text; quote it if it is a word'),
         ("~", ": is empty: write its settings below it, or take it out"),
-        ("npx", ": must be a mapping (key: value), not text"),
+        ("npx", ': must be a mapping (key: value), not text: write "s: {command: npx}"'),
+        ("npx -y x", ': must be a mapping (key: value), not text: write "s: {command: npx, args: [...]}"'),
+        ("http://h/mcp?key=x", ': must be a mapping (key: value), not text: write "s: {url: ...}"'),
+        ("command:npx", ": must be a mapping (key: value), not text (a space is missing after the colon?)"),
+        ("{url: 'http://h', headers: A:b c}", ".headers: must be a mapping (key: value), not text"),
+        ("{url: 'http://h', headers: AB:c}", ".headers: must be a mapping (key: value), not text (a space is missing"),
+        ("{command: x, args:y}", '."args:y": is empty (a space is missing after the colon?)'),
+        (
+            "{url: 'http://h', bearer_token_env_var: TOK}",
+            '.bearer_token_env_var: unknown key: write headers: {Authorization: "Bearer ${TOK}"}',
+        ),
+        (
+            "{url: 'http://h', bearer_token_env_var: ghp_secret}",
+            '.bearer_token_env_var: unknown key: write headers: {Authorization: "Bearer ${NAME}"}',
+        ),
+        (
+            "{url: 'http://h', env_http_headers: {X-A: A_KEY, X-B: secret}}",
+            '.env_http_headers: unknown key: write headers: {X-A: "${A_KEY}", X-B: "${NAME}"}',
+        ),
+        (
+            "{url: 'http://h', http_headers: {A: secret}}",
+            '.http_headers: unknown key: write headers: {Authorization: "Bearer ${NAME}"}, or what else is to be sent',
+        ),
     ],
 )
 def test_what_is_wrong_with_an_entry_is_said_with_what_to_do(room, entry, problem):
@@ -161,9 +187,12 @@ def test_disabled_servers_are_left_out_and_skills_that_name_them_say_so(room):
           a: {command: python}
           b: {command: not-there, disabled: true}
           c: {url: "http://h", enabled: false, prefix: a}
+          d: {command: python, disabled: true, prefix: d}
         black_tool_actions: {b: x, a: y}
         skill_configs:
           one: {tool_list: {a: [], b: []}, resource_list: {c: []}}
+          two: {prompt_list: {b: []}}
+          three: {enabled: false, tool_list: {b: [], d: []}}
         """
     loaded = room.load(text)
     assert loaded.catalogue.servers == ("a",)
@@ -173,10 +202,9 @@ def test_disabled_servers_are_left_out_and_skills_that_name_them_say_so(room):
     assert loaded.catalogue.skills[0].servers == {"a", "b", "c"}  # named, so that an activation can say so
     assert list(loaded.catalogue.denied) == ["a"]
     assert room.notes(text) == [
-        "4: servers.b: disabled: it is not started, and skills go without it",
-        "5: servers.c: disabled: it is not started, and skills go without it",
-        "8: skill_configs.one.tool_list.b: server 'b' is disabled: skill 'one' goes without it",
-        "8: skill_configs.one.resource_list.c: server 'c' is disabled: skill 'one' goes without it",
+        "4: servers.b: disabled: it is not started; skills one, two go without it",
+        "5: servers.c: disabled: it is not started; skill one goes without it",
+        "6: servers.d: disabled: it is not started",
     ]
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from proxy.core.settings import Settings
 
+NO_MAPPING = "must be a mapping (key: value), not text"
+
 
 def test_without_a_block_the_settings_are_the_defaults(room):
     """Those of the core."""
@@ -61,7 +63,19 @@ def test_every_setting_is_read(room):
         ("name_limit: x", "name_limit: must be a whole number greater than 0"),
         ("call_route: yes", "call_route: must be one of 'auto', 'on' or 'off'"),
         ("log_level: loud", "log_level: must be one of 'debug', 'info', 'warning' or 'error'"),
-        ("allowed_hosts: h", "allowed_hosts: must be a list, not text"),
+        ("allowed_hosts: h", 'allowed_hosts: must be a list: write ["h"]'),
+        ("allowed_hosts: ['https://h']", 'allowed_hosts[0]: a host has no scheme and no path: write "h"'),
+        ("allowed_hosts: ['https://u@h:1/p']", 'allowed_hosts[0]: a host has no scheme and no path: write "h:1"'),
+        ("allowed_hosts: [h/mcp]", 'allowed_hosts[0]: a host has no scheme and no path: write "h"'),
+        ("allowed_hosts: ['http://']", 'allowed_hosts[0]: a host has no scheme and no path: write "NAME"'),
+        (
+            "allowed_origins: [h.example]",
+            'allowed_origins[0]: an origin begins with a scheme: write "https://h.example"',
+        ),
+        ("allowed_origins: [/]", 'allowed_origins[0]: an origin begins with a scheme: write "https://NAME"'),
+        ("allowed_origins: ['http://h/']", 'allowed_origins[0]: an origin has no path: write "http://h"'),
+        ("allowed_origins: ['https://h:1/x']", 'allowed_origins[0]: an origin has no path: write "https://h:1"'),
+        ("allowed_origins: ['']", "allowed_origins[0]: is empty text and no name"),
         ("list_wiat: 3", "list_wiat: unknown key: did you mean 'list_wait'?"),
         ("tokens: ~", "tokens: is empty: write {} if nothing belongs there, or leave it out"),
         ("tokens: {a: ~}", 'tokens.a: is empty: write "" for empty text; quote it if it is a word'),
@@ -80,6 +94,15 @@ def test_what_is_wrong_with_a_setting_is_said_with_what_to_do(room, setting, pro
     assert said.startswith(f"2: proxy.{problem}")
 
 
+def test_hosts_and_origins_are_taken_as_patterns(room):
+    """Whatever may match a header, also origins that are no web page's."""
+    hosts = ["h", "h:80", "*.h", "[[]::1]", "h:*"]
+    origins = ["https://h", "https://*.h:*", "vscode-webview://*", "*", "*.h", "null"]
+    settings = room.load(f"proxy: {{allowed_hosts: {hosts}, allowed_origins: {origins}}}").settings
+    assert settings.allowed_hosts == tuple(hosts)
+    assert settings.allowed_origins == tuple(origins)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -89,7 +112,11 @@ def test_what_is_wrong_with_a_setting_is_said_with_what_to_do(room, setting, pro
         ("servers:", "1: servers: is empty: write {} if nothing belongs there, or leave it out"),
         ("proxy: x", "1: proxy: must be a mapping (key: value), not text"),
         ("env_file: [a]", "1: env_file: must be text, not a list"),
-        ("black_tool_actions: x", "1: black_tool_actions: must be a mapping (key: value), not text"),
+        (
+            "black_tool_actions: '*'",
+            f'1: black_tool_actions: {NO_MAPPING}: write each server with its tools: "SERVER: [NAME]"',
+        ),
+        ("proxy: list_wait:3", f"1: proxy: {NO_MAPPING} (a space is missing after the colon?)"),
     ],
 )
 def test_the_top_level_is_checked_too(room, text, problem):

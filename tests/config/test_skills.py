@@ -26,6 +26,7 @@ def test_no_list_grants_nothing(room):
 def test_names_and_patterns_grant_what_they_match(room):
     """A bare string is a list of one, never its letters."""
     assert granted(room, "{gh: list_issues}") == {"gh": Allow(entries=("list_issues",))}
+    assert granted(room, '{gh: "get_[a,b]"}') == {"gh": Allow(entries=("get_[a,b]",))}
     assert granted(room, '{gh: "get_*"}') == {"gh": Allow(entries=("get_*",))}
     assert granted(room, '{gh: [a, "get_*", a], git: [b]}') == {
         "gh": Allow(entries=("a", "get_*")),
@@ -49,6 +50,9 @@ def test_deny_lists_are_read_and_must_be_clear(room):
     loaded = room.load(f'{SERVERS}black_tool_actions: {{gh: "*", git: [git_reset, "git_c*"]}}')
     assert loaded.catalogue.denied == {"gh": EVERYTHING, "git": Allow(entries=("git_reset", "git_c*"))}
     assert room.load(f"{SERVERS}black_tool_actions: {{gh: x}}").catalogue.denied == {"gh": Allow(entries=("x",))}
+    assert room.problems(f"{SERVERS}black_tool_actions:\n  gh: a, b\n") == [
+        "3: black_tool_actions.gh[0]: one text with a comma: write a list: [a, b]"
+    ]
     assert room.problems(f"{SERVERS}black_tool_actions:\n  gh: []\n  git: ~\n") == [
         '3: black_tool_actions.gh: an empty list is unclear: write "*" to deny all tools, or leave the server out',
         '4: black_tool_actions.git: says neither all nor none: write "*" to deny all tools, or leave the server out',
@@ -131,7 +135,20 @@ black_tool_actions: {{gitt: x}}
         ("{usage: [a]}", ".usage: must be text, not a list"),
         ("{active: maybe}", ".active: must be true or false"),
         ("{tool_list: ~}", ".tool_list: is empty: write {} if nothing belongs there, or leave it out"),
-        ("{tool_list: []}", ".tool_list: must be a mapping (key: value), not a list"),
+        (
+            "{tool_list: []}",
+            '.tool_list: must be a mapping (key: value), not a list: write each server with its tools: "SERVER: []"',
+        ),
+        (
+            "{tool_list: [gh, git]}",
+            '.tool_list: must be a mapping (key: value), not a list: write each server with its tools: "gh: []"',
+        ),
+        (
+            "{prompt_list: [{gh: [x]}]}",
+            '.prompt_list: must be a mapping (key: value), not a list: write each server with its prompts: "gh: []"',
+        ),
+        ("{tool_list: {gh: ['a, b']}}", ".tool_list.gh[0]: one text with a comma: write a list: [a, b]"),
+        ("{tool_list: {gh: 'a,'}}", ".tool_list.gh[0]: one text with a comma: write a list: [a]"),
         ("{tool_list: {gh: {a: b}}}", ".tool_list.gh: must be a list, not a mapping"),
         ("{tool_list: {gh: [[a]]}}", ".tool_list.gh[0]: must be text, not a list"),
         ("{tool_list: {gh: ''}}", ".tool_list.gh[0]: is empty text and no name: take it out"),

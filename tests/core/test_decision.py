@@ -225,8 +225,10 @@ def test_a_refusal_never_names_a_skill_that_does_not_help(case: tuple[World, Sco
         return
     skill = world.catalogue.by_id[found.skill]
     offer = world.inventory.get(found.server, Offer())
-    tools = [*skill.tools[found.server].literals, *(tool["name"] for tool in offer.tools)]
+    named = {name for skill in world.catalogue.skills for name in skill.tools.get(found.server, NOTHING).literals}
+    tools = [*named, *(tool["name"] for tool in offer.tools)]
 
+    assert found.server in skill.servers
     assert any(
         world.catalogue.naming.expose(found.server, tool) == name
         and granted(world.catalogue, [found.skill], found.server, tool)
@@ -390,8 +392,9 @@ def test_a_uri_belongs_to_the_server_that_lists_it_then_to_one_whose_template_fi
     }
     view = decide(catalogue(skill("s", {"gh": EVERYTHING, "gl": EVERYTHING})), ("s",), inventory)
 
-    assert [view.owner_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "x:b", "")] == ["gh", "gl", "gh", None, None]
-    assert View({}, {}, (), ()).owner_of("x:1") is None
+    assert [view.lister_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "")] == ["gh", "gl", None, None]
+    assert [view.template_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "x:b")] == [None, "gh", "gh", None]
+    assert View({}, {}, (), ()).lister_of("x:1") is None
 
 
 def test_equal_names_at_two_servers_are_two_tools():
@@ -491,7 +494,7 @@ def test_a_tool_of_an_active_skill_whose_server_is_away_is_unavailable():
     assert missing(TWO, activated(ScopeState(), "literal"), {}, "gh__search") == Missing(
         Absence.UNAVAILABLE, "literal", "gh"
     )
-    assert missing(TWO, state, {}, "gh__search") == Missing(Absence.INACTIVE, "literal", "gh")
+    assert missing(TWO, state, {}, "gh__search") == Missing(Absence.UNAVAILABLE, "pattern", "gh")
 
 
 def test_a_tool_of_a_server_that_is_switched_off_is_unknown():
@@ -505,3 +508,13 @@ def test_a_tool_that_no_skill_grants_is_unknown_like_one_that_does_not_exist():
 
     assert missing(TWO, ScopeState(), inventory, "gh__delete_repo") is None
     assert missing(TWO, ScopeState(), inventory, "gh__no_such_tool") is None
+
+
+def test_a_name_that_one_skill_spells_is_known_of_all_skills_that_grant_it():
+    """The first in the file is named whether its server was seen yet or not: it grants all tools of the server."""
+    skills = catalogue(skill("clock", {"gh": EVERYTHING}), skill("notes", {"gh": Allow.of(["now"])}))
+
+    before = missing(skills, ScopeState(), {}, "gh__now")
+
+    assert before == Missing(Absence.INACTIVE, "clock", "gh")
+    assert before == missing(skills, ScopeState(), {"gh": offer("now")}, "gh__now")

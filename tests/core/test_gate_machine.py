@@ -163,13 +163,16 @@ class GateMachine(RuleBasedStateMachine):
             sight = done(self._sees(scope))
             assert [tool["name"] for tool in sight.tools] == ["SKILL", *sight.view.tools]
             assert sight.view == decide(CATALOGUE, active, self.servers.offers)
-            assert sight.lists.tools == set(sight.view.tools)
+            assert self.gate.lists(active).tools == set(sight.view.tools)
 
     @invariant()
     def the_stable_list_is_that_of_pinned_skills(self) -> None:
         for scope in self.model:
-            names = [tool["name"] for tool in done(self._sees(scope)).stable]
+            names = [tool["name"] for tool in self.gate.sight(self.gate.pinned).tools]
             assert names == ["SKILL", *(["gl__search"] if "search" in self.offers.get("gl", []) else [])]
+            pinned = self.gate.sight(self.gate.pinned).digests
+            known = self.gate.lists(self.model[scope]).digests
+            assert {kind: known[f"stable {kind}"] for kind in pinned} == dict(pinned)
 
     async def _sees(self, scope: ScopeId):
         return self.gate.sight((await self.gate.state(scope)).active)
@@ -250,7 +253,7 @@ def test_a_sight_is_looked_at_once_while_nothing_changes():
 
 def changed_lists(before: Collection[str], after: Collection[str], offer: Offer) -> set[str]:
     gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT))
-    one, other = gate.sight(before).lists.digests, gate.sight(after).lists.digests
+    one, other = gate.sight(before).digests, gate.sight(after).digests
     return {kind for kind in one if one[kind] != other[kind]}
 
 

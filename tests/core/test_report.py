@@ -1,5 +1,7 @@
 """What `check` finds when it holds a configuration against what servers offer."""
 
+import pytest
+
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
@@ -69,6 +71,30 @@ def test_where_nothing_is_offered_nothing_is_nearest():
     assert of(skill(prompts={"gl": Allow.of(["revue"])})).problems == ("server gl offers no prompt revue",)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "close"),
+    [
+        ("get_time", "get_current_time"),
+        ("getTime", "get_current_time"),
+        ("git-log", "git_log"),
+        ("git_stauts", "git_status"),
+        ("git_log_all", "git_log"),
+        ("git_nonono", None),
+        ("git_add", None),
+        ("zzz", None),
+        ("__", None),
+    ],
+)
+def test_only_a_name_that_may_be_meant_is_called_the_nearest(wanted: str, close: str | None):
+    """One with all its words, the shortest first, or one whose other words are alike; nothing far off."""
+    names = ["get_current_time_and_date", "get_current_time", "git_log", "git_status", "_"]
+    inventory = {"gl": Offer.of(tools=[{"name": name} for name in names])}
+    (found,) = report(catalogue(skill({"gl": Allow.of([wanted])})), inventory, {}).skills
+
+    nearest = f"; the nearest is {close}" if close else ""
+    assert found.problems == (f"server gl offers no tool {wanted}{nearest}",)
+
+
 def test_a_resource_may_be_listed_by_template_or_by_name():
     """What matches is no problem."""
     assert of(skill(resources={"gh": Allow.of(["gh://file/*", "Read*"])})).problems == ()
@@ -100,6 +126,11 @@ def test_a_skill_that_grants_nothing_is_a_problem_unless_it_has_a_guide():
     assert of(skill(resources={"gl": EVERYTHING})).problems == (
         "it grants nothing: its servers offer nothing that it lists",
     )
+
+
+def test_a_skill_whose_servers_are_all_switched_off_is_no_problem():
+    """Somebody wanted it so; the catalogue does not have them."""
+    assert of(skill({"off": EVERYTHING})).problems == ()
 
 
 def test_a_problem_of_one_skill_makes_the_whole_not_good():
@@ -145,7 +176,7 @@ def test_what_is_only_worth_knowing_is_noted():
     )
 
 
-def test_what_a_skill_grants_fits_in_a_line():
+def test_what_a_skill_grants_is_a_line_for_each_server():
     """As it is in force after merges."""
-    assert grants(skill({"gh": Allow.of(["a", "b*"]), "gl": EVERYTHING})) == "gh: a, b*; gl: all"
-    assert grants(skill()) == ""
+    assert list(grants(skill({"gh": Allow.of(["a", "b*"]), "gl": EVERYTHING}))) == ["gh: a, b*", "gl: all"]
+    assert not list(grants(skill()))

@@ -270,3 +270,19 @@ def test_what_is_handed_out_again_is_new_again():
 
     assert "x:0" in state.handed_out
     assert "x:1" not in state.handed_out
+
+
+def test_a_scope_is_named_in_logs_without_what_opens_it():
+    """A session's id is as good as a key: only its beginning is shown."""
+    named = [
+        str(scope)
+        for scope in (
+            ScopeId("process"),
+            ScopeId("namespace", "a"),
+            ScopeId("namespace", "a", "alice"),
+            ScopeId("principal", "alice", "alice"),
+            ScopeId("session", "0123456789abcdef", "alice"),
+        )
+    ]
+
+    assert named == ["process", "namespace a", "namespace a of alice", "principal alice", "session 01234567… of alice"]

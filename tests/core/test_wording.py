@@ -99,7 +99,7 @@ def test_activating_passes_on_what_servers_say_and_what_is_not_ready():
         "<server_instructions>Be gentle.</server_instructions>" in text.split("\n\n")
     )
     assert text.endswith(
-        "Not ready:\n- server tracker is failed: no such file\n- server mail is starting: it is still starting"
+        "Not ready:\n- server tracker failed: no such file\n- server mail is starting: it is still starting"
     )
 
 
@@ -176,7 +176,7 @@ def test_an_activation_whose_only_server_failed_says_that_alone():
     """The reason is the answer to where the tools are."""
     result = activated(tools=[], problems=[Problem("browser", "failed", "no such file")])
 
-    assert text_of(result).endswith("</skill_guide>\n\nNot ready:\n- server browser is failed: no such file")
+    assert text_of(result).endswith("</skill_guide>\n\nNot ready:\n- server browser failed: no such file")
 
 
 def test_offloading_says_it_and_what_is_left():
@@ -280,7 +280,8 @@ def test_a_tool_that_a_skill_does_not_have_is_answered_with_those_it_has():
     )
 
     assert text_of(result) == (
-        "skill browsing has no tool 'clik'. Its tools: ['click', 'open']. Server browser is starting: be patient."
+        "skill browsing has no tool 'clik'. Its tools: ['click', 'open']. "
+        "Not ready: server browser is starting: be patient."
     )
     assert result["isError"] is True
 

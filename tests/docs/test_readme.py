@@ -59,7 +59,7 @@ def test_each_configuration_loads(text: str, tmp_path: Path):
 def test_each_command_succeeds(command: str, place: Path):
     """A command in the README does what it says and exits with 0; they are run in the README's order."""
     name, *arguments = shlex.split(command)
-    assert name == "mcp-skill-proxy"
+    assert name == ".venv/bin/mcp-skill-proxy"
     done = subprocess.run([PROGRAM, *arguments], cwd=place, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,5 +1,6 @@
 """The command line of the program: one program under two names, and plain words for what cannot be (rule 21)."""
 
+import json
 import re
 import socket
 import subprocess
@@ -64,16 +65,16 @@ def test_wrong_arguments_end_with_code_2(arguments: list[str], capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (None, 1),
-        (b"servers: [\n", 2),
+        (None, None),
+        (b"servers: [\n", 1),
         (b"servers:\n  a: {command: x}\n  a: {command: y}\n", 3),
         (b"skill_configs:\n  one: {tool_list: {nobody: []}}\n", 2),
         (b"\xff\xfe\x00", 1),
     ],
     ids=["missing", "broken", "twice", "unknown-server", "bytes"],
 )
-def test_a_configuration_that_cannot_be_used_ends_with_code_2(tmp_path: Path, content: bytes | None, line: int):
-    """Each problem is one line `file:line: …` on stderr; code 2, no traceback, nothing on stdout."""
+def test_a_configuration_that_cannot_be_used_ends_with_code_2(tmp_path: Path, content: bytes | None, line: int | None):
+    """Each problem is one line `file:line: …` on stderr, where there are lines; code 2, nothing on stdout."""
     config = tmp_path / "skills.yaml"
     if content is not None:
         config.write_bytes(content)
@@ -82,8 +83,55 @@ def test_a_configuration_that_cannot_be_used_ends_with_code_2(tmp_path: Path, co
     assert not done.stdout
     problems = done.stderr.splitlines()
     assert problems
-    assert all(re.match(re.escape(str(config)) + r":\d+: ", problem) for problem in problems), problems
-    assert problems[0].startswith(f"{config}:{line}: ")
+    place = re.escape(str(config)) + (r":\d+: " if line is not None else ": ")
+    assert all(re.match(place, problem) for problem in problems), problems
+    assert problems[0].startswith(f"{config}:{line}: " if line is not None else f"{config}: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--port", "9000"], "--host and --port are for --transport http"),
+        (["--host", "127.0.0.1"], "--host and --port are for --transport http"),
+        (["--transport", "http", "--namespace", "a"], "over HTTP the namespace is in the URL"),
+        (["--namespace", "a/b"], "'a/b' is no name"),
+        (["--namespace", ".."], "'..' is no name"),
+    ],
+)
+def test_what_the_transport_would_ignore_is_refused(bench: Bench, arguments: list[str], said: str):
+    """Code 2, and what to write instead; nothing is started."""
+    done = run("serve", "--config", bench.write(), *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_files_serve_as_pipes(bench: Bench):
+    """Requests from a file are answered into a file."""
+    bench.skill("one", {})
+    requests, answers = bench.file("requests"), bench.file("answers")
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "file", "version": "1"}}
+    lines = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+    ]
+    requests.write_text("".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines) + "no JSON\n")
+    with requests.open() as stdin, answers.open("w") as stdout:
+        done = subprocess.run(
+            [*MODULE, "serve", "--config", str(bench.write())],
+            cwd=ROOT,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0
+    assert b"client.noise" in done.stderr
+    first, second = map(json.loads, answers.read_text().splitlines())
+    assert (first["id"], second["id"]) == (1, 2)
+    assert [tool["name"] for tool in second["result"]["tools"]] == ["SKILL"]
 
 
 def test_a_folder_as_configuration_is_refused(tmp_path: Path):

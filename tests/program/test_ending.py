@@ -159,6 +159,20 @@ async def test_requests_before_the_end_of_input_leave_no_half_lines(bench: Bench
         assert program.is_clean()
 
 
+async def test_requests_before_the_end_of_input_are_answered(bench: Bench):
+    """`printf REQUESTS | mcp-skill-proxy serve` prints every answer that comes in time."""
+    bench.stdio("a")
+    bench.skill("one", {"a": []})
+    async with serving(bench.write()) as program:
+        await program.greet()
+        asked = [await program.ask("tools/list") for _ in range(20)]
+        await by_end_of_input(program)
+        for number in asked:
+            assert "result" in await program.response(number)
+        await program.rest()
+        assert await program.ended() == 0
+
+
 @pytest.mark.parametrize("way", [by_sigterm, by_sigint])
 async def test_over_http_it_ends_in_time_whatever_its_servers_do(bench: Bench, way: Way):
     """A signal ends the HTTP program with a client connected and a call in work: code 0, no server left."""

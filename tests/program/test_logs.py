@@ -61,23 +61,42 @@ async def test_on_a_terminal_logs_are_for_people(bench: Bench):
     """On a terminal the same events are readable lines, not JSON."""
     bench.stdio("dead", dies=True)
     bench.skill("one", {"dead": []}, active=True)
+    said = await on_a_terminal(bench, b"exit code 3")
+    assert b"server.failed" in said
+    assert b'{"' not in said
+
+
+async def test_on_a_terminal_a_waiting_program_says_for_what(bench: Bench):
+    """Whoever starts it by hand over stdio is told why nothing happens, and what to do."""
+    assert b"--transport http serves over HTTP" in await on_a_terminal(bench, b"Waiting for an MCP client")
+
+
+async def test_on_a_terminal_the_address_the_skills_and_a_client_are_shown(bench: Bench):
+    """Over HTTP: the address, each skill in a line, and how to point a client at it."""
+    bench.skill("one", {}, desc="What it is for " * 20, active=True)
+    said = await on_a_terminal(bench, b"/NAME", "--transport", "http", "--port", "0")
+    assert b"  one (active at once): What it is for" in said
+    assert b"claude mcp add --transport http skills http://127.0.0.1:" in said
+
+
+async def on_a_terminal(bench: Bench, until: bytes, *arguments: str) -> bytes:
+    """What the program says on a terminal, up to `until`; then it is ended."""
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "proxy", "serve", "--config", str(bench.write())]
-    process = await anyio.open_process(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs)
+    command = [sys.executable, "-m", "proxy", "serve", "--config", str(bench.write()), *arguments]
+    process = await anyio.open_process(command, cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs)
     said = b""
     try:
         with anyio.fail_after(DEADLINE):
-            while b"exit code 3" not in said:
+            while until not in said:
                 await anyio.wait_readable(ours)
                 said += os.read(ours, 1 << 16)
-        process.terminate()
-        await process.wait()
+            process.terminate()
+            assert await process.wait() == 0
     finally:
         await process.aclose()
         os.close(theirs)
         os.close(ours)
-    assert b"server.failed" in said
-    assert b'{"' not in said
+    return said
 
 
 async def test_stderr_of_servers_is_in_our_log_alone(bench: Bench):
@@ -97,6 +116,23 @@ async def test_stderr_of_servers_is_in_our_log_alone(bench: Bench):
         ("a", "second line", "debug"),
     ]
     assert not any(b"first line" in line for line in program.lines)
+
+
+async def test_what_tools_return_is_not_logged(bench: Bench):
+    """Not even at debug level, over HTTP and stdio: results can hold anything."""
+    bench.stdio("a")
+    await bench.http("b")
+    bench.skill("one", {"a": [], "b": []})
+    async with serving(bench.write(), "--log-level", "debug") as program:
+        await program.greet()
+        await program.activate("one")
+        for tool in ("a__echo", "b__echo"):
+            answer = await program.request("tools/call", name=tool, arguments={"word": "only-for-the-client"})
+            assert "only-for-the-client" in json.dumps(answer)
+        program.process.terminate()
+        assert await program.ended() == 0
+        assert "request.forwarded" in program.log()
+        assert "only-for-the-client" not in program.log()
 
 
 async def test_without_debug_stderr_of_servers_is_not_logged(bench: Bench):

@@ -44,7 +44,7 @@ class Faults:
     this file does not exist; `given`: only when this file exists. `stubborn`: of `eof` and `term`, what it ignores.
     `grandchild`: `polite` or `stubborn`, a process of its own that it leaves behind. `page`: tools on a page;
     `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know.
-    `status`: the HTTP status of every answer.
+    `status`: the HTTP status of every answer. `fails`: a method that it declares and that ends in an error.
     """
 
     log: str
@@ -60,6 +60,7 @@ class Faults:
     dies_at_call: int = 0
     stderr: str = ""
     error: str = ""
+    fails: str = ""
     stubborn: tuple[str, ...] = ()
     grandchild: str = ""
     tools: int = 0
@@ -154,6 +155,8 @@ class Server:
         gone: Callable[[], bool],
     ) -> Message | None:
         """The `result` or `error` member of a response."""
+        if method == self.faults.fails:
+            return error(-32603, "the database is down")
         if method == "tools/call":
             return self.call(message["id"], params, notify, gone)
         if method == "tools/list":
@@ -163,7 +166,7 @@ class Server:
     def greeting(self, method: str, params: Mapping[str, Any]) -> Message:
         """The answer to the handshake, or to the question for the modern era; an error to anything else."""
         era = self.faults.era
-        capabilities = {"tools": {}}
+        capabilities = {"tools": {}, **({"resources": {}} if self.faults.fails.startswith("resources") else {})}
         if method == "server/discover":
             if self.faults.probe is not None:
                 return json.loads(self.faults.probe.body)

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -34,10 +35,11 @@ ALICE, BOB = "alice-secret", "bob-secret"
 
 @dataclass(frozen=True)
 class World:
-    """The proxy over HTTP, its configuration, and a git repository to look at."""
+    """A proxy over HTTP without tokens and one with, the configuration, and a git repository to look at."""
 
     config: Path
     proxy: HttpProxy
+    guarded: HttpProxy
     repository: Path
 
 
@@ -46,8 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
     folder = tmp_path_factory.mktemp("matrix")
     repository = folder / "repository"
     subprocess.run(["git", "init", "-q", "-b", "story-branch", str(repository)], check=True)
-    config = write_config(
-        folder / "skills.yaml",
+    parts: tuple[dict[str, Any], dict[str, Any]] = (
         {"time": {"command": "mcp-server-time"}, "git": {"command": "mcp-server-git"}},
         {
             "clock": {"desc": "The time", "usage": "Ask for the time.", "tool_list": {"time": []}},
@@ -57,10 +58,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
                 "tool_list": {"git": ["git_status", "git_log"], "time": ["get_current_time"]},
             },
         },
-        proxy={"tokens": {"alice": ALICE, "bob": BOB}},
     )
-    with http_proxy(config) as proxy:
-        yield World(config, proxy, repository)
+    config = write_config(folder / "skills.yaml", *parts)
+    guarded = write_config(folder / "guarded.yaml", *parts, proxy={"tokens": {"alice": ALICE, "bob": BOB}})
+    with http_proxy(config) as proxy, http_proxy(guarded) as with_tokens:
+        yield World(config, proxy, with_tokens, repository)
 
 
 def way_in(world: World, way: str, namespace: str, whose: str) -> tuple[str | StdioServerParameters, str | None]:
@@ -73,7 +75,7 @@ def way_in(world: World, way: str, namespace: str, whose: str) -> tuple[str | St
         case "/mcp/{namespace}":
             return world.proxy.namespace(f"{namespace}-{whose}"), None
         case _:
-            return world.proxy.url, ALICE if whose == "first" else BOB
+            return world.guarded.url, ALICE if whose == "first" else BOB
 
 
 def is_modern(way: str, mode: str) -> bool:

@@ -79,7 +79,7 @@ async def test_relative_command_and_folder_start_at_the_configuration(bench: Ben
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"command": "npx-that-is-not-there"}, ["npx-that-is-not-there", "PATH=/nowhere", "absolute path"]),
+        ({"command": "npx-that-is-not-there"}, ["npx-that-is-not-there", "nor on PATH;", "absolute path"]),
         ({"command": "./bin/none"}, ["./bin/none"]),
         ({"command": "/nowhere/none"}, ["/nowhere/none"]),
         ({"command": "./plain.txt"}, ["./plain.txt", "not executable"]),

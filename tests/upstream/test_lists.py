@@ -42,6 +42,24 @@ async def test_a_list_without_an_end_is_ended(bench: Bench, cursors: str):
     assert asked == 2 if cursors == "repeated" else 2 < asked <= 1000
 
 
+async def test_a_list_of_resources_that_fails_costs_itself_alone(bench: Bench):
+    """The server's tools are there all the same."""
+    bench.stdio("a", fails="resources/list")
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert text(await proxy.call("a__echo", word="x")) == '{"word": "x"}'
+
+
+async def test_a_list_of_tools_that_fails_is_the_reason(bench: Bench):
+    """The server has failed, and why is said in its own words."""
+    bench.stdio("a", fails="tools/list")
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        told = problems(await proxy.activate("one"))
+    assert told == {"a": "its list of tools could not be read: the database is down"}
+
+
 NOISE = (
     "Server started\n",
     "\n",

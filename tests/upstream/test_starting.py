@@ -37,12 +37,12 @@ async def test_each_broken_server_is_named_with_one_line_and_the_others_work(ben
     assert all(told.values()), told
     assert not any("\n" in reason for reason in told.values())
     assert "no-such-binary" in told["missing"]
-    assert "PATH=" in told["missing"]
+    assert "nor on PATH;" in told["missing"]
     assert "exit code 3" in told["dead"]
     assert "the licence has expired" in told["dead"]
     assert "nothing answers" in told["closed"]
     for server, reason in told.items():
-        assert f"server {server} is " in text(result)
+        assert f"server {server} {'is starting' if server == 'silent' else 'failed'}: " in text(result)
         assert reason in text(result)
     assert text(echoed) == '{"word": "hello"}'
 

@@ -1,0 +1,86 @@
+"""Which server a request goes to, from the use case's side."""
+
+import pytest
+
+from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
+from proxy.core.errors import Unknown
+from proxy.core.inventory import Offer
+from proxy.core.names import Naming
+from proxy.core.scope import activated, offloaded
+from proxy.core.settings import Settings
+from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.gate import Gate
+from proxy.store.memory import MemoryStore
+from tests.gateway.world import SCOPE, Server, Servers, caller
+
+pytestmark = pytest.mark.anyio
+
+GIVEN = "memo://7"
+LINK = {"content": [{"type": "resource_link", "uri": GIVEN}, {"type": "resource", "resource": {"uri": "memo://8"}}]}
+
+
+def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
+    """Two servers: `greedy` has a template for every URI, `giver` a tool whose result hands one out."""
+    greedy = Offer.of(templates=[{"uriTemplate": "{+any}"}], resources=[{"uri": GIVEN}] if listed else [])
+    servers = Servers(
+        {"greedy": greedy, "giver": Offer.of(tools=[{"name": "give"}], prompts=[{"name": "greet"}])},
+        {"greedy": Server({"contents": []}), "giver": Server(LINK)},
+    )
+    skills = (
+        Skill("give", "", "", "", tools={"giver": EVERYTHING}),
+        Skill("grab", "", "", "", tools={"greedy": EVERYTHING}),
+    )
+    catalogue = Catalogue(("greedy", "giver"), Naming({"greedy": "greedy", "giver": "giver"}), skills)
+    gate = Gate(catalogue, servers, MemoryStore(10))
+    return gate, Forwarding(gate, Settings()), servers
+
+
+@pytest.mark.parametrize("uri", [GIVEN, "memo://8"])
+async def test_what_a_tool_handed_out_is_read_where_it_came_from(uri: str):
+    """However many URIs another server's template claims (rule 6)."""
+    gate, forwarding, servers = world()
+    for skill in ("give", "grab"):
+        await gate.change(SCOPE, lambda state, skill=skill: activated(state, skill))
+    await forwarding.call_tool(caller(), {"name": "giver__give"})
+
+    await forwarding.read_resource(caller(), {"uri": uri})
+
+    assert servers.links["giver"].asked[-1] == ("resources/read", {"uri": uri})
+    assert not servers.links["greedy"].asked
+
+
+async def test_a_listed_resource_is_read_where_it_is_listed():
+    """A list is a server's own word; a link to it from elsewhere changes nothing."""
+    gate, forwarding, servers = world(listed=True)
+    for skill in ("give", "grab"):
+        await gate.change(SCOPE, lambda state, skill=skill: activated(state, skill))
+    await forwarding.call_tool(caller(), {"name": "giver__give"})
+
+    await forwarding.read_resource(caller(), {"uri": GIVEN})
+
+    assert servers.links["greedy"].asked == [("resources/read", {"uri": GIVEN})]
+
+
+async def test_what_was_handed_out_goes_when_its_server_has_no_active_skill():
+    """Nothing active, nothing granted (rule 2); what is left to another server's template is that server's."""
+    gate, forwarding, servers = world()
+    await gate.change(SCOPE, lambda state: activated(state, "give"))
+    await forwarding.call_tool(caller(), {"name": "giver__give"})
+    await gate.change(SCOPE, lambda state: offloaded(state, "give"))
+
+    with pytest.raises(Unknown, match=GIVEN):
+        await forwarding.read_resource(caller(), {"uri": GIVEN})
+
+    assert [method for method, _ in servers.links["giver"].asked] == ["tools/call"]
+
+
+async def test_a_prompt_goes_out_under_its_own_name_and_an_unknown_one_does_not():
+    """As tools do."""
+    gate, forwarding, servers = world()
+    await gate.change(SCOPE, lambda state: activated(state, "give"))
+
+    await forwarding.get_prompt(caller(), {"name": "giver__greet", "arguments": {"a": "b"}})
+    with pytest.raises(Unknown, match="Unknown prompt: greet"):
+        await forwarding.get_prompt(caller(), {"name": "greet"})
+
+    assert servers.links["giver"].asked == [("prompts/get", {"name": "greet", "arguments": {"a": "b"}})]
