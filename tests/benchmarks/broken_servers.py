@@ -3,7 +3,8 @@
     python tests/benchmarks/broken_servers.py [ROUNDS]
 
 Times are from starting the process, in seconds, medians; the ratio is to a plain SDK server without a proxy, started
-and asked in the same round.
+and asked in the same round. One of the servers stays silent: with a skill of it active, the first list waits for it as
+long as `list_wait` says.
 """
 
 import json
@@ -72,15 +73,21 @@ def main() -> None:
     }
     skill = {"desc": "all", "usage": "", "tool_list": {key: [] for key in servers}}
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "skills.yaml"
-        config.write_text(json.dumps({"servers": servers, "skill_configs": {"all": skill}}), encoding="utf-8")
-        proxy = [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
-        times = [(ask([sys.executable, "-c", PLAIN]), ask(proxy)) for _ in range(rounds)]
-    for place, what in enumerate(("handshake", "first list")):
+        for what, active in (("no skill active", False), ("a skill of all of them active", True)):
+            config = Path(folder) / "skills.yaml"
+            skills = {"all": {**skill, "active": active}}
+            config.write_text(json.dumps({"servers": servers, "skill_configs": skills}), encoding="utf-8")
+            proxy = [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
+            report(what, [(ask([sys.executable, "-c", PLAIN]), ask(proxy)) for _ in range(rounds)])
+
+
+def report(what: str, times: list[tuple[tuple[float, float], tuple[float, float]]]) -> None:
+    """Print the medians of one configuration."""
+    print(f"every server broken, {what}:")
+    for place, step in enumerate(("handshake", "first list")):
         plain = statistics.median(direct[place] for direct, _ in times)
         proxied = statistics.median(through[place] for _, through in times)
-        ratio = proxied / plain
-        print(f"{what:10}  plain server {plain:.2f} s  proxy, every server broken {proxied:.2f} s  ratio {ratio:.2f}")
+        print(f"  {step:10}  plain server {plain:.2f} s  proxy {proxied:.2f} s  ratio {proxied / plain:.2f}")
 
 
 if __name__ == "__main__":
