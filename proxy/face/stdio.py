@@ -14,14 +14,7 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-    jsonrpc_message_adapter,
-)
+from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from proxy.core.lines import LineBuffer
@@ -82,14 +75,19 @@ class _Due:
         self._none = anyio.Event()
 
     def note(self, message: JSONRPCMessage) -> None:
-        """Take note of a request that came or of an answer that went out."""
+        """Take note of a request that came, or was cancelled, and of an answer that went out."""
         if isinstance(message, JSONRPCRequest):
             self._ids.add(message.id)
-        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._ids.discard(message.id)
-            if not self._ids:
-                self._none.set()
-                self._none = anyio.Event()
+            return
+        if isinstance(message, JSONRPCNotification):
+            over = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
+        else:
+            over = message.id
+        if isinstance(over, str | int):
+            self._ids.discard(over)
+        if not self._ids:
+            self._none.set()
+            self._none = anyio.Event()
 
     async def answered(self) -> None:
         """Wait until nothing is due."""
