@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import sys
@@ -30,6 +31,7 @@ WAITING = "Waiting for an MCP client on standard input; --transport http serves 
 
 def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
     """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input."""
+    _open_standard_streams()
     logs.configure(arguments.log_level or loaded.settings.log_level, Masker(loaded.secrets))
     for note in loaded.notes:
         log.warning("config.note", note=note)
@@ -48,6 +50,17 @@ def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
     return GOOD
 
 
+def _open_standard_streams() -> None:
+    """Lead closed standard descriptors to nowhere, or whatever opens next would get their numbers."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    if sys.__stderr__ is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the program
+
+
 async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as work:
@@ -55,7 +68,7 @@ async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) 
             await tasks.start(_stop_on_signal, work)
             async with running(loaded, own) as proxy:
                 if bound is None:
-                    if sys.stdin.isatty():
+                    if os.isatty(0):
                         print(WAITING, file=sys.stderr, flush=True)
                     await serve_stdio(proxy.server)
                 else:

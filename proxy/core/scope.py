@@ -45,7 +45,8 @@ class Evidence:
 class Lists:
     """The lists of a scope as its clients last knew or were told of them.
 
-    `digests`: by list (`tools`, `resources`, `prompts`, `stable`), equal exactly when the list is equal byte for byte.
+    `digests`: by list (`tools`, `resources`, `prompts`, and each as `stable …`), equal exactly when the list is equal
+    byte for byte.
     `tools`: the exposed names of the tools.
     """
 

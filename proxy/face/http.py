@@ -9,7 +9,7 @@ import anyio
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -33,16 +33,10 @@ SESSIONS: Final = 10_000
 """The bound on sessions, several of which can share a scope; scopes have their own."""
 
 
-class _Namespace(Convertor[str]):
+class _Namespace(StringConvertor):
     """The last part of `/mcp/{namespace}`."""
 
     regex = NAMESPACE
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("namespace", _Namespace())

@@ -40,7 +40,7 @@ async def _wire() -> AsyncGenerator[
 
     The SDK's transport reads in a thread that cannot be cancelled, which keeps the process alive after SIGTERM.
     """
-    source, sink = _private(0), _private(1)
+    source, sink = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
@@ -48,23 +48,15 @@ async def _wire() -> AsyncGenerator[
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     chunks = asyncio.StreamReader()
-    out = await _output(sink)
+    out = await _output(sink, polled=_can_be_polled(sink, source))
     async with anyio.create_task_group() as tasks:
-        await _input(source, chunks)
+        await _input(source, chunks, polled=_can_be_polled(source, sink))
         due = _Due()
         tasks.start_soon(_read, chunks, incoming, due)
         tasks.start_soon(_write, outgoing, out, incoming, due)
         tasks.start_soon(_watch, out, incoming)
         yield read, write
         tasks.cancel_scope.cancel()
-
-
-def _private(fd: int) -> int:
-    """A descriptor of our own for what `fd` leads to; of nothing where it is closed."""
-    try:
-        return os.dup(fd)
-    except OSError:
-        return os.open(os.devnull, os.O_RDWR)
 
 
 class _Due:
@@ -77,7 +69,8 @@ class _Due:
     def note(self, message: JSONRPCMessage) -> None:
         """Take note of a request that came, or was cancelled, and of an answer that went out."""
         if isinstance(message, JSONRPCRequest):
-            self._ids.add(message.id)
+            if message.method != "subscriptions/listen":  # answered at its end alone
+                self._ids.add(message.id)
             return
         if isinstance(message, JSONRPCNotification):
             over = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
@@ -100,8 +93,11 @@ async def _read(
 ) -> None:
     buffer = LineBuffer()
     with incoming, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        while chunk := await chunks.read(CHUNK):
-            for line in buffer.feed(chunk):
+        more = True
+        while more:
+            chunk = await chunks.read(CHUNK)
+            more = bool(chunk)
+            for line in buffer.feed(chunk or b"\n"):  # the end of input ends the last line
                 if not line.strip():
                     continue
                 try:
@@ -153,6 +149,7 @@ class _Output(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
+        self._transport.set_write_buffer_limits(high=0)  # `send` returns when all is written: the program may end then
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.lost.set()
@@ -175,16 +172,16 @@ class _Output(asyncio.Protocol):
         await self._writable.wait()
 
 
-async def _output(fd: int) -> _Output:
+async def _output(fd: int, *, polled: bool) -> _Output:
     out = _Output(fd)
-    if _can_be_polled(fd):
+    if polled:
         await asyncio.get_running_loop().connect_write_pipe(lambda: out, os.fdopen(fd, "wb", buffering=0))
     return out
 
 
-async def _input(fd: int, chunks: asyncio.StreamReader) -> None:
+async def _input(fd: int, chunks: asyncio.StreamReader, *, polled: bool) -> None:
     loop = asyncio.get_running_loop()
-    if _can_be_polled(fd):
+    if polled:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(chunks), os.fdopen(fd, "rb", buffering=0))
         return
 
@@ -198,9 +195,12 @@ async def _input(fd: int, chunks: asyncio.StreamReader) -> None:
     threading.Thread(target=pump, name="stdin", daemon=True).start()
 
 
-def _can_be_polled(fd: int) -> bool:
+def _can_be_polled(fd: int, other: int) -> bool:
+    """Whether asyncio can wait for `fd`: on a socket for both ways it would take what comes in for our reader's end."""
     mode = os.fstat(fd).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+    return (
+        not os.path.sameopenfile(fd, other) and sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+    )
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -74,6 +74,9 @@ class Forwarding:
         """
         name: str = params["name"]
         found = (await self._view(caller)).prompts.get(name)
+        if found is None:
+            await self._wait_for_servers(caller)
+            found = (await self._view(caller)).prompts.get(name)
 
         async def same() -> bool:
             return (await self._view(caller)).prompts.get(name) == found
@@ -96,6 +99,9 @@ class Forwarding:
         """
         uri: str = params["uri"]
         found = await self._owner(caller, uri)
+        if found is None:
+            await self._wait_for_servers(caller)
+            found = await self._owner(caller, uri)
 
         async def same() -> bool:
             return await self._owner(caller, uri) == found
@@ -106,6 +112,10 @@ class Forwarding:
         except Withdrawn:
             pass
         raise Unknown(f"Unknown resource: {uri}")
+
+    async def _wait_for_servers(self, caller: Caller) -> None:
+        """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""
+        await self._gate.wait_for_servers((await self._gate.state(caller.scope)).active, self._settings.list_wait)
 
     async def _view(self, caller: Caller) -> View:
         return self._gate.sight((await self._gate.state(caller.scope)).active).view
@@ -136,7 +146,7 @@ class Forwarding:
         absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
         if absent is None or absent.why is Absence.UNAVAILABLE:
             if absent is None:
-                await gate.wait_for_servers(state.active, self._settings.list_wait)
+                await self._wait_for_servers(caller)
             else:
                 with suppress(ServerUnavailable):  # told below, by the server's status
                     await gate.upstreams.connected(absent.server)

@@ -88,8 +88,7 @@ class Gate:
 
     async def wait_for_servers(self, active: Collection[str], within: float) -> None:
         """Wait a little for the servers of active skills that are on their way (design rule 26)."""
-        servers = self.catalogue.servers_of(active)
-        await self.upstreams.settled([s for s in servers if self.upstreams.status(s).state == "starting"], within)
+        await self.upstreams.settled(self.catalogue.servers_of(active), within)
 
     def _begin(self) -> ScopeState:
         state = begin(self.catalogue)

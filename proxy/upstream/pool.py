@@ -116,11 +116,11 @@ class Pool:
         connection: Connection | None = None
         ready = False
         try:
+            if isinstance(server, StdioServer):
+                await before.wait()
             # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
             # the entering alone would have to be left in another order than it was entered.
             with anyio.CancelScope(deadline=anyio.current_time() + server.start_timeout) as limit:
-                if isinstance(server, StdioServer):
-                    await before.wait()
                 async with connect(server, self._masker.mask) as connection:
                     offer = await connection.offer()
                     limit.deadline = inf

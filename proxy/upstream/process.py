@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import Final
 
 import anyio
@@ -84,7 +85,8 @@ async def child_process(server: StdioServer, mask: Callable[[str], str]) -> Asyn
     )
     # No await from here to the task group: a cancellation in between would leave the process behind.
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    # Without bound: cancelling a call must not wait for a child that has stopped reading.
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](inf)
     child = Child(process, read, write)
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     if stdin is None or stdout is None or stderr is None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.program.process import ROOT
 from tests.upstream.bench import Bench
 
 MODULE = [sys.executable, "-m", "proxy"]
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "by-hand", "version": "1"}}
 ENTRY = [sys.executable, "-c", "import sys; from proxy.cli.main import main; sys.exit(main())"]
 
 
@@ -106,13 +108,79 @@ def test_what_the_transport_would_ignore_is_refused(bench: Bench, arguments: lis
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_do_no_harm(bench: Bench, closed: str):
+    """Whoever closes them gets an end of input, no output, or no log: code 0, and no traceback."""
+    command = shlex.join([*MODULE, "serve", "--config", str(bench.write())])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {closed}"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_socket_serves_for_both_ways(bench: Bench):
+    """As inetd and socat give it; and a last line needs no end."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            [*MODULE, "serve", "--config", str(bench.write())],
+            cwd=ROOT,
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        ours.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}).encode())
+        ours.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+        assert process.wait(60) == 0
+    assert json.loads(answer)["result"]["serverInfo"]["name"] == "mcp-skill-proxy"
+
+
+def test_a_slow_reader_gets_the_whole_last_answer(bench: Bench):
+    """However large it is, and although the input has ended."""
+    for number in range(50):
+        bench.skill(f"skill-{number}", {}, usage="x" * 2000)
+    asked = [
+        {"id": 1, "method": "initialize", "params": HELLO},
+        {"method": "notifications/initialized"},
+        *({"id": 2 + n, "method": "tools/call", "params": read(f"skill-{n}")} for n in range(50)),
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked)
+    with subprocess.Popen(
+        [*MODULE, "serve", "--config", str(bench.write())],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines.encode())
+        process.stdin.close()
+        answers = [json.loads(line) for line in process.stdout]
+    assert process.returncode == 0
+    assert {answer["id"] for answer in answers} == set(range(1, 52))
+
+
+def read(skill: str) -> dict[str, object]:
+    """A call of `SKILL` that reads a guide."""
+    return {"name": "SKILL", "arguments": {"action": "read", "skill_name": skill}}
+
+
 def test_files_serve_as_pipes(bench: Bench):
     """Requests from a file are answered into a file."""
     bench.skill("one", {})
     requests, answers = bench.file("requests"), bench.file("answers")
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "file", "version": "1"}}
     lines = [
-        {"id": 1, "method": "initialize", "params": hello},
+        {"id": 1, "method": "initialize", "params": HELLO},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},
     ]

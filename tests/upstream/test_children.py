@@ -4,9 +4,14 @@ import json
 import os
 import sys
 
+import anyio
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
 
-from tests.upstream.bench import Bench, problems, text
+from proxy.core.server import StdioServer
+from proxy.upstream.process import child_process
+from tests.upstream.bench import DEADLINE, Bench, problems, text
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +62,16 @@ async def test_a_server_gets_what_its_entry_adds(bench: Bench):
     assert (got["AWS_REGION"], got["AWS_PROFILE"]) == ("eu-central-1", "work")
     assert (got["LANG"], got["PORT"], got["COPY"]) == ("C", "8080", "eu-central-1!")
     assert "PYTHONPATH" not in got
+
+
+async def test_a_server_that_does_not_read_holds_nobody_up():
+    """However much waits to be sent to it, sending more does not wait, and it ends in time."""
+    deaf = StdioServer(key="deaf", command=sys.executable, args=("-c", "import time; time.sleep(600)"))
+    message = JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "x" * 300_000})
+    with anyio.fail_after(DEADLINE):
+        async with child_process(deaf, str) as child:
+            for _ in range(3):
+                await child.write.send(SessionMessage(message))
 
 
 async def test_relative_command_and_folder_start_at_the_configuration(bench: Bench):
