@@ -60,7 +60,9 @@ async def _wire() -> AsyncGenerator[
 
 
 class _Due:
-    """The requests that came and are not answered yet."""
+    """The requests that came and are not answered yet; `closed`: nobody waits for an answer any more."""
+
+    closed = False
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
@@ -109,6 +111,7 @@ async def _read(
                 await incoming.send(SessionMessage(message))
         with anyio.move_on_after(LAST_ANSWERS):
             await due.answered()
+        due.closed = True
 
 
 async def _write(
@@ -119,6 +122,8 @@ async def _write(
 ) -> None:
     with outgoing:
         async for item in outgoing:
+            if due.closed:  # what is left are errors, for requests that end with us
+                continue
             try:
                 await out.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             except OSError:

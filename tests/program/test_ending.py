@@ -159,6 +159,23 @@ async def test_requests_before_the_end_of_input_leave_no_half_lines(bench: Bench
         assert program.is_clean()
 
 
+async def test_a_call_in_work_at_the_end_of_input_gets_no_answer(bench: Bench):
+    """Nothing is said on stdout to somebody who has left (B23)."""
+    bench.stdio("a")
+    bench.skill("one", {"a": []})
+    async with serving(bench.write()) as program:
+        await program.greet()
+        await program.activate("one")
+        await program.ask("tools/call", name="a__hang", arguments={})
+        await bench.event("a", "request", method="tools/call")
+        said = len(program.lines)
+        await by_end_of_input(program)
+        await program.rest()
+        assert await program.ended() == 0
+        assert len(program.lines) == said
+        assert program.is_clean()
+
+
 async def test_requests_before_the_end_of_input_are_answered(bench: Bench):
     """`printf REQUESTS | mcp-skill-proxy serve` prints every answer that comes in time."""
     bench.stdio("a")
