@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from proxy.config.load import Loaded
 from proxy.core.masking import Masker
-from proxy.core.scope import ScopeId, disconnected
+from proxy.core.scope import ScopeId, begin, disconnected
 from proxy.face.http import http_app
 from proxy.face.identity import Identity
 from proxy.face.lifetimes import Lifetimes
@@ -47,7 +47,7 @@ class Running:
 
     def health(self) -> dict[str, Any]:
         """How the servers stand that some skill needs: `ok`, or `degraded` when one of them has failed."""
-        servers = {key: self.pool.status(key) for key in self.loaded.catalogue.servers if self._needs(key)}
+        servers = {key: self.pool.status(key) for key in self.loaded.catalogue.needed}
         degraded = any(status.state == "failed" for status in servers.values())
         return {
             "status": "degraded" if degraded else "ok",
@@ -56,9 +56,6 @@ class Running:
                 for key, status in servers.items()
             },
         }
-
-    def _needs(self, key: str) -> bool:
-        return key in self.loaded.catalogue.needed
 
     def _manage(self, app: ASGIApp) -> Sessions:
         sessions = Sessions(app, self.identity, self.loaded.settings.scope_idle, time.monotonic, self._session_ended)
@@ -99,8 +96,7 @@ async def running(loaded: Loaded, own: ScopeId) -> AsyncGenerator[Running]:
         )
         tasks.start_soon(announcer.run)
         async with pool.running():
-            at_once = catalogue.servers_of(skill.id for skill in catalogue.skills if skill.active or skill.pinned)
-            eager = [key for key, spec in loaded.servers.items() if spec.eager and key in catalogue.needed]
-            pool.need(dict.fromkeys([*at_once, *eager]))
+            pool.need(catalogue.servers_of(begin(catalogue).active))
+            pool.need(key for key in catalogue.needed if key in loaded.servers and loaded.servers[key].eager)
             yield Running(loaded, server, pool, gate, identity, notices, lifetimes, tasks)
         tasks.cancel_scope.cancel()

@@ -41,7 +41,7 @@ def check(loaded: Loaded, *, offline: bool) -> int:
 async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, str]]:
     """Start every server that a skill names, side by side; what they offer, and why some did not start."""
     pool = Pool(loaded.servers, loaded.unstartable, masker)
-    needed = [server for server in loaded.catalogue.servers if server in loaded.catalogue.needed]
+    needed = loaded.catalogue.needed
     longest = max((server.start_timeout for server in loaded.servers.values()), default=0.0)
     async with pool.running():
         pool.need(needed)

@@ -84,9 +84,9 @@ class Catalogue:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
-    def needed(self) -> frozenset[str]:
-        """Servers that some skill names; no other is ever started (design rule 25)."""
-        return frozenset(self.servers) & {server for skill in self.skills for server in skill.servers}
+    def needed(self) -> tuple[str, ...]:
+        """The servers that some skill names, in the order of the file; no other is ever started (design rule 25)."""
+        return self.servers_of(self.by_id)
 
     def denies(self, server: str, tool: str) -> bool:
         """Whether `black_tool_actions` takes this tool from every skill (design rule 5)."""

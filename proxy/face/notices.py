@@ -39,11 +39,12 @@ EVENTS: Final[dict[ListKind, ServerEvent]] = {
 }
 
 
-def notification(kind: ListKind) -> ServerNotification:
-    """The handshake era's notification that a list has changed."""
-    if kind == "tools":
-        return ToolListChangedNotification()
-    return ResourceListChangedNotification() if kind == "resources" else PromptListChangedNotification()
+NOTIFICATIONS: Final[dict[ListKind, ServerNotification]] = {
+    "tools": ToolListChangedNotification(),
+    "resources": ResourceListChangedNotification(),
+    "prompts": PromptListChangedNotification(),
+}
+"""The handshake era's notifications that a list has changed."""
 
 
 class _Peer:
@@ -126,7 +127,7 @@ class Notices:
                 kind = next(iter(peer.waiting))
                 del peer.waiting[kind]
                 with anyio.move_on_after(SEND_TIMEOUT) as scope:
-                    await peer.session.send_notification(notification(kind))
+                    await peer.session.send_notification(NOTIFICATIONS[kind])
                 if scope.cancelled_caught:
                     log.warning("notice.not_taken", kind=kind)
         finally:

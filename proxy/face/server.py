@@ -33,7 +33,7 @@ from proxy.core.scope import ScopeId, connected
 from proxy.core.wording import INSTRUCTIONS
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
 from proxy.face.lifetimes import Lifetimes
-from proxy.face.notices import Notices, notification
+from proxy.face.notices import NOTIFICATIONS, Notices
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
@@ -59,7 +59,7 @@ class RequestChannel:
     async def list_changed(self, kind: ListKind) -> None:
         """Send the notice on the request's own stream, which no modern request may carry."""
         if era_of(self.ctx.protocol_version) == "handshake":
-            await self.ctx.session.send_notification(notification(kind), related_request_id=self.ctx.request_id)
+            await self.ctx.session.send_notification(NOTIFICATIONS[kind], related_request_id=self.ctx.request_id)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Send progress with the client's own token."""
@@ -126,37 +126,34 @@ class ProxyServer(Server[dict[str, Any]]):
         if ctx.method == "initialize" or not _has_session(ctx):
             return await call_next(ctx)
         scope = self._identity.scope(ctx)
-        async with self._lifetimes.use(scope):
-            if not await self._meet(scope, ctx):
+        try:
+            async with self._lifetimes.use(scope):
+                await self._meet(scope, ctx)
+                answer = self._answers.get(ctx.method)
+                if answer is None or ctx.request_id is None or _too_early(ctx):
+                    return await call_next(ctx)
+                validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+                return self._envelope(ctx, await answer(self._caller(scope, ctx), ctx.params or {}))
+        except ProxyError as error:
+            if ctx.request_id is None:  # nobody waits for an answer to a notification
                 return None
-            answer = self._answers.get(ctx.method)
-            if answer is None or ctx.request_id is None or _too_early(ctx):
-                return await call_next(ctx)
-            validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
-            try:
-                result = await answer(self._caller(scope, ctx), ctx.params or {})
-            except ProxyError as error:
-                raise _wire_error(error, ctx) from None
-            return self._envelope(ctx, result)
+            raise _wire_error(error, ctx) from None
 
-    async def _meet(self, scope: ScopeId, ctx: Context) -> bool:
-        """Take note of the connection that a request came on; False for a notification that cannot be served.
+    async def _meet(self, scope: ScopeId, ctx: Context) -> None:
+        """Take note of the connection that a request came on.
 
         Raises:
-            MCPError: its scope is one too many.
+            TooManyScopes: its scope is one too many.
         """
         connection = self._identity.connection(ctx)
         if connection is None or _too_early(ctx) or not self._notices.meet(scope, connection, ctx.session):
-            return True
+            return
         try:
             await self._gate.change(scope, lambda state: connected(state, connection))
         except ProxyError as error:
             self._notices.part(scope, connection)
             log.warning("scope.refused", scope=str(scope), reason=str(error))
-            if ctx.request_id is None:
-                return False
-            raise _wire_error(error, ctx) from None
-        return True
+            raise
 
     def _caller(self, scope: ScopeId, ctx: Context) -> Caller:
         client = ctx.session.client_params
@@ -170,10 +167,7 @@ class ProxyServer(Server[dict[str, Any]]):
 
     async def _listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         scope = self._identity.scope(ctx)
-        try:
-            await self._gate.state(scope)
-        except ProxyError as error:
-            raise _wire_error(error, ctx) from None
+        await self._gate.state(scope)
         return await self._notices.listen(scope, ctx, params)
 
     def _envelope(self, ctx: Context, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -16,6 +16,10 @@ from proxy.gateway.gate import Gate
 from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.gateway")
+
+
+Destination: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The server that a request goes to, and the parameters that it gets there."""
 
 
 class Withdrawn(Exception):
@@ -73,21 +77,12 @@ class Forwarding:
             Rejection: the server's own JSON-RPC error.
         """
         name: str = params["name"]
-        found = (await self._view(caller)).prompts.get(name)
-        if found is None:
-            await self._wait_for_servers(caller)
+
+        async def find() -> Destination | None:
             found = (await self._view(caller)).prompts.get(name)
+            return None if found is None else (found.server, {**params, "name": found.original})
 
-        async def same() -> bool:
-            return (await self._view(caller)).prompts.get(name) == found
-
-        try:
-            if found is not None:
-                original = {**params, "name": found.original}
-                return await self._send(caller, found.server, "prompts/get", original, same, repeat=True)
-        except Withdrawn:
-            pass
-        raise Unknown(f"Unknown prompt: {name}")
+        return await self._read(caller, "prompts/get", find, f"Unknown prompt: {name}")
 
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/read` at the server that owns the URI; its result as it came.
@@ -98,20 +93,29 @@ class Forwarding:
             Rejection: the server's own JSON-RPC error.
         """
         uri: str = params["uri"]
-        found = await self._owner(caller, uri)
+
+        async def find() -> Destination | None:
+            server = await self._owner(caller, uri)
+            return None if server is None else (server, params)
+
+        return await self._read(caller, "resources/read", find, f"Unknown resource: {uri}")
+
+    async def _read(
+        self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: str
+    ) -> dict[str, Any]:
+        """Send what changes nothing, and so may run twice, to where `find` says, now and once there is a connection."""
+        found = await find()
         if found is None:
             await self._wait_for_servers(caller)
-            found = await self._owner(caller, uri)
+            found = await find()
 
         async def same() -> bool:
-            return await self._owner(caller, uri) == found
+            return await find() == found
 
-        try:
-            if found is not None:
-                return await self._send(caller, found, "resources/read", params, same, repeat=True)
-        except Withdrawn:
-            pass
-        raise Unknown(f"Unknown resource: {uri}")
+        if found is not None:
+            with suppress(Withdrawn):
+                return await self._send(caller, found[0], method, found[1], same, repeat=True)
+        raise Unknown(unknown)
 
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""

@@ -1,6 +1,6 @@
 """What a caller's lists show."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from proxy.core.settings import Settings
@@ -49,7 +49,9 @@ class Listing:
 
     async def _sight(self, caller: Caller) -> Sight:
         """What `caller` sees, after waiting a little for servers that are on their way."""
-        gate = self._gate
-        active = gate.pinned if self.stable(caller) else (await gate.state(caller.scope)).active
-        await gate.wait_for_servers(active, self._settings.list_wait)
-        return gate.sight(gate.pinned if self.stable(caller) else (await gate.state(caller.scope)).active)
+        await self._gate.wait_for_servers(await self._active(caller), self._settings.list_wait)
+        return self._gate.sight(await self._active(caller))
+
+    async def _active(self, caller: Caller) -> Collection[str]:
+        """The skills that the lists of `caller` go by."""
+        return self._gate.pinned if self.stable(caller) else (await self._gate.state(caller.scope)).active

@@ -47,7 +47,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
     assert loaded.notes == ()
     assert loaded.secrets == frozenset()
     assert [skill.id for skill in loaded.catalogue.skills if skill.active] == ["clock"]
-    assert loaded.catalogue.needed == {"time", "git", "fetch"}
+    assert loaded.catalogue.needed == ("time", "git", "fetch")
     assert all(skill.desc and len(skill.usage) > 100 for skill in loaded.catalogue.skills)
 
 

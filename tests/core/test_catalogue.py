@@ -66,7 +66,7 @@ CATALOGUE = Catalogue(
 
 def test_only_servers_that_a_skill_names_are_needed():
     """Also those of which it wants prompts or resources alone; none that is switched off."""
-    assert CATALOGUE.needed == {"a", "b"}
+    assert CATALOGUE.needed == ("a", "b")
 
 
 def test_servers_of_skills_come_in_the_order_of_the_file():

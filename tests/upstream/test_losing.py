@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -25,6 +27,20 @@ async def together(proxy: Proxied, tool: str, **arguments: object) -> list[CallT
         for _ in range(TOGETHER):
             tasks.start_soon(one)
     return results
+
+
+@asynccontextmanager
+async def hanging(bench: Bench, proxy: Proxied, results: list[CallToolResult]) -> AsyncGenerator[None]:
+    """Calls that server `a` has in work inside; what becomes of them is in `results` afterwards."""
+
+    async def hang() -> None:
+        results.append(await proxy.call("a__hang"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(TOGETHER):
+            tasks.start_soon(hang)
+        await bench.event("a", "ran", count=TOGETHER)
+        yield
 
 
 def kill(bench: Bench, key: str) -> None:
@@ -171,14 +187,7 @@ async def test_all_calls_in_flight_hear_of_a_death(bench: Bench):
     results: list[CallToolResult] = []
     async with bench.proxy() as proxy:
         await proxy.activate("one")
-        async with anyio.create_task_group() as tasks:
-
-            async def hang() -> None:
-                results.append(await proxy.call("a__hang"))
-
-            for _ in range(TOGETHER):
-                tasks.start_soon(hang)
-            await bench.event("a", "ran", count=TOGETHER)
+        async with hanging(bench, proxy, results):
             kill(bench, "a")
         assert [result.is_error for result in results] == [True] * TOGETHER
         assert not (await proxy.call("a__echo")).is_error
@@ -222,14 +231,7 @@ async def test_calls_in_flight_at_a_restart_get_one_error_each(bench: Bench, era
     results: list[CallToolResult] = []
     async with bench.proxy() as proxy:
         await proxy.activate("one")
-        async with anyio.create_task_group() as tasks:
-
-            async def hang() -> None:
-                results.append(await proxy.call("a__hang"))
-
-            for _ in range(TOGETHER):
-                tasks.start_soon(hang)
-            await bench.event("a", "ran", count=TOGETHER)
+        async with hanging(bench, proxy, results):
             await bench.restart("a")
         assert [result.is_error for result in results] == [True] * TOGETHER
         assert all("a" in text(result) for result in results)
