@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from proxy.config.document import Plain
 from proxy.config.expand import complaints, has_placeholder
+from proxy.config.headers import check_pass_headers, is_header_name
 from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, Kind, ServerEntry
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.config.validation import Parts
@@ -17,7 +18,6 @@ ENV_FILES = ("env_file", "envFile")
 KINDS = get_args(Kind)
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNLIKELY_SECONDS = 10_000.0
 
 
@@ -27,12 +27,15 @@ def check_shapes(data: Mapping[str, Plain], findings: Findings) -> None:
     for extra in present[1:]:
         first = findings.line((present[0],))
         findings.problem((extra,), f"servers are given twice, here and on line {first}: put all under one key")
+    block = data.get("proxy")
+    tokens = block.get("tokens") if isinstance(block, dict) else None
     for part in present:
         for key, entry in _entries(data.get(part)):
             if not key.strip():
                 findings.problem((part, key), "a server needs a key that is not empty")
             if isinstance(entry, dict):
                 _check_server(entry, (part, key), findings)
+                check_pass_headers(entry, (part, key), tokens, findings)
     for key, _ in _entries(data.get(SKILLS)):
         if not key.strip():
             findings.problem((SKILLS, key), "a skill needs an id that is not empty")
@@ -129,7 +132,7 @@ def _check_server(entry: dict[str, Plain], place: Place, findings: Findings) -> 
         if not name or "=" in name:
             findings.problem((*place, "env", name), "the name of a variable is not empty and holds no =")
     for name, _ in _entries(entry.get("headers")):
-        if not _HEADER_NAME.fullmatch(name):
+        if not is_header_name(name):
             findings.problem((*place, "headers", name), "cannot be the name of an HTTP header")
 
 

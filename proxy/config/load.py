@@ -66,7 +66,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
 
     check_usefulness(data, parts, findings)
     enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
-    resolved = {key: resolve(key, entry, around, own.get(key, {})) for key, entry in enabled.items()}
+    limit = parts.proxy.max_event_size
+    resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
     secrets = frozenset({*token_values, *filter(None, around.env_file.values())}).union(
         *(each.secrets for each in resolved.values())
     )
@@ -198,5 +199,9 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
         tokens=tokens,
         allowed_hosts=proxy.allowed_hosts,
         allowed_origins=proxy.allowed_origins,
+        keep_alive=proxy.keep_alive,
+        max_request_size=proxy.max_request_size,
+        max_event_size=proxy.max_event_size,
+        input_wait=proxy.input_wait,
         log_level=proxy.log_level,
     )

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
 from proxy.core.names import Naming
-from proxy.core.server import EraChoice, StdioServer
+from proxy.core.server import EraChoice, Isolation, StdioServer
 from proxy.core.settings import Settings
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
@@ -40,6 +40,8 @@ CLIENT_KEYS = CLIENT_FILTERS | {
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COUNT = re.compile(r"[0-9]{1,12}")
+_SIZE = re.compile(r"(?P<count>[0-9]{1,12}) ?(?P<unit>[KMG]iB)?")
+_UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _NAME_LIMITS = (16, 128)
 
 
@@ -59,6 +61,13 @@ def _count(value: object) -> object:
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) > 0:
         return int(value)
     raise PydanticCustomError("count", "must be a whole number greater than 0")
+
+
+def _size(value: object) -> object:
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found and (size := int(found["count"]) * _UNITS[found["unit"]]):
+        return size
+    raise PydanticCustomError("size", "must be a size greater than 0: bytes, or such as 500KiB or 32MiB")
 
 
 def _within_name_limits(value: int) -> int:
@@ -104,6 +113,14 @@ Seconds: TypeAlias = Annotated[
     float, BeforeValidator(_seconds), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
 ]
 Count: TypeAlias = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+Size: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_size),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^0*[1-9][0-9]* ?([KMG]iB)?$"}]}
+    ),
+]
+"""In bytes, or as `500KiB`, `32MiB`, `1GiB`."""
 NameLimit: TypeAlias = Annotated[
     int,
     BeforeValidator(_count),
@@ -170,6 +187,11 @@ class ServerEntry(_Part):
     headers: dict[str, Scalar] = Field(
         default_factory=dict[str, str], description="HTTP headers for every request. ${VAR} is replaced."
     )
+    pass_headers: tuple[Scalar, ...] = Field(
+        default=(),
+        description="Names of headers that, where a client's request has them, go on to this server with it. "
+        "Only for type http.",
+    )
     timeout: Seconds = Field(
         default=StdioServer.timeout, description="Seconds that a call may go without a result or progress."
     )
@@ -182,6 +204,16 @@ class ServerEntry(_Part):
     era: EraChoice = Field(
         default="auto",
         description="Protocol era: handshake (up to 2025-11-25), modern (2026-07-28), or auto to find out.",
+    )
+    isolation: Isolation = Field(
+        default=StdioServer.isolation,
+        description="shared: one connection for all clients; scope: one per client (scope), for stateful servers such "
+        "as browsers.",
+    )
+    max_parallel: Count | None = Field(
+        default=StdioServer.max_parallel,
+        description="Most calls in work at this server, the others wait; for servers that cannot do parallel work. "
+        "Default: no limit.",
     )
     prefix: Scalar | None = Field(
         default=None,
@@ -264,6 +296,23 @@ class ProxyBlock(_Part):
     )
     allowed_origins: tuple[Annotated[Name, AfterValidator(an_origin)], ...] = Field(
         default=Settings.allowed_origins, description="Values of the Origin header that HTTP accepts beyond loopback."
+    )
+    keep_alive: Seconds = Field(
+        default=Settings.keep_alive,
+        description="Seconds of silence after which an event stream to a client gets a comment, so that nothing on "
+        "the way cuts it.",
+    )
+    max_request_size: Size = Field(
+        default=Settings.max_request_size,
+        description="The largest body of a client's HTTP request, in bytes or as 32MiB.",
+    )
+    max_event_size: Size = Field(
+        default=Settings.max_event_size,
+        description="The largest event that a server may send over HTTP, such as one result, in bytes or as 64MiB.",
+    )
+    input_wait: Seconds = Field(
+        default=Settings.input_wait,
+        description="Seconds that a server's question to the user may stay unanswered.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default=Settings.log_level, description="The least important messages that are logged, to stderr."

@@ -53,10 +53,19 @@ class _Attempt:
     searched: str = ""
 
 
-def resolve(key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str]) -> Resolved:
-    """The server that `entry` describes under `key`; `own` is what its env_file holds."""
+def resolve(
+    key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str], max_event_size: int
+) -> Resolved:
+    """The server that `entry` describes under `key`.
+
+    `own`: what its env_file holds. `max_event_size`: the largest event that it may send over HTTP, in bytes.
+    """
     expansion = _Expansion(around.variables(own))
-    attempt = _http(key, entry, expansion) if entry.address is not None else _stdio(key, entry, around, own, expansion)
+    attempt = (
+        _stdio(key, entry, around, own, expansion)
+        if entry.address is None
+        else _http(key, entry, expansion, max_event_size)
+    )
     reason = _reason(expansion.missing, attempt.faults)
     secrets = frozenset(filter(None, [*expansion.values, *own.values(), *attempt.secrets]))
     return Resolved(None if reason else attempt.server, reason, secrets, attempt.searched)
@@ -80,7 +89,7 @@ class _Expansion:
         return {name: self.one(text) for name, text in texts.items()}
 
 
-def _http(key: str, entry: ServerEntry, expansion: _Expansion) -> _Attempt:
+def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_event_size: int) -> _Attempt:
     server = HttpServer(
         key=key,
         url=expansion.one(entry.address or ""),
@@ -90,6 +99,10 @@ def _http(key: str, entry: ServerEntry, expansion: _Expansion) -> _Attempt:
         start_timeout=entry.start_timeout,
         eager=entry.start == "eager",
         era=entry.era,
+        isolation=entry.isolation,
+        pass_headers=tuple(dict.fromkeys(name.lower() for name in entry.pass_headers)),
+        max_parallel=entry.max_parallel,
+        max_event_size=max_event_size,
     )
     faults = [f"url {fault}" for fault in [url_fault(server.url)] if fault]
     faults += [
@@ -130,6 +143,8 @@ def _stdio(
         start_timeout=entry.start_timeout,
         eager=entry.start == "eager",
         era=entry.era,
+        isolation=entry.isolation,
+        max_parallel=entry.max_parallel,
     )
     secrets = [*confidential.of_environment(environment), *confidential.of_arguments(args)]
     return _Attempt(server, tuple(map(str, faults)), secrets, "".join(fault.searched for fault in faults))

@@ -30,7 +30,7 @@ _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
     **dict.fromkeys(
-        ("args", "inherit_env", "call_route_clients", "allowed_hosts", "allowed_origins"),
+        ("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
         "is empty: write [] for an empty list, or leave it out",
     ),
     **dict.fromkeys(

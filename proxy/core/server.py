@@ -7,13 +7,17 @@ from typing import Literal, TypeAlias
 EraChoice: TypeAlias = Literal["auto", "handshake", "modern"]
 """Which protocol era to speak with a server: probe for it, up to 2025-11-25, or 2026-07-28."""
 
+Isolation: TypeAlias = Literal["shared", "scope"]
+"""Who shares a connection to a server: one for all scopes, or one per scope."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StdioServer:
     """A server that runs as a child process.
 
     `env` is the child's whole environment. `timeout`: seconds a call may go without a result or progress.
-    `start_timeout`: seconds from spawning to its first list.
+    `start_timeout`: seconds from spawning to its first list. `max_parallel`: most calls in work at it, None for any
+    number.
     """
 
     key: str
@@ -25,11 +29,18 @@ class StdioServer:
     start_timeout: float = 30.0
     eager: bool = False
     era: EraChoice = "auto"
+    isolation: Isolation = "shared"
+    max_parallel: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpServer:
-    """A server behind a URL, over Streamable HTTP (`http`) or the older HTTP+SSE (`sse`); times in seconds."""
+    """A server behind a URL, over Streamable HTTP (`http`) or the older HTTP+SSE (`sse`); times in seconds.
+
+    `pass_headers`: lower-case names of headers of a client's request that go on to this server with what the request
+    causes there. `max_parallel`: most calls in work at it, None for any number. `max_event_size`: most bytes of one
+    event of its response streams.
+    """
 
     key: str
     url: str
@@ -39,6 +50,10 @@ class HttpServer:
     start_timeout: float = 30.0
     eager: bool = False
     era: EraChoice = "auto"
+    isolation: Isolation = "shared"
+    pass_headers: tuple[str, ...] = ()
+    max_parallel: int | None = None
+    max_event_size: int = 64 * 1024 * 1024
 
 
 Server: TypeAlias = StdioServer | HttpServer

@@ -4,17 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from proxy.core.server import HttpServer
 from proxy.core.skill_tool import DROPS_LIST_CHANGES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings with their defaults; times in seconds.
+    """Settings with their defaults; times in seconds, sizes in bytes.
 
     `list_wait`: how long a list waits for servers of active skills that are starting. `activation_wait`: how long an
     activation does. `call_route`: whether `SKILL_CALL` is shown; `auto` shows it to clients whose name begins with
     one of `call_route_clients`, and under `modern_listing: stable`. `max_scopes`: bound on live scopes.
     `scope_idle`: how long a scope lives without a request. `tokens`: principal -> bearer token.
+    `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
+    largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
+    `input_wait`: how long a server's question to the user may stay unanswered.
     """
 
     list_wait: float = 3.0
@@ -27,4 +31,8 @@ class Settings:
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    keep_alive: float = 15.0
+    max_request_size: int = 32 * 1024 * 1024
+    max_event_size: int = HttpServer.max_event_size
+    input_wait: float = 600.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"

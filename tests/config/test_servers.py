@@ -33,9 +33,17 @@ def test_servers_under_two_keys_are_refused(room):
 )
 def test_a_url_makes_a_server_over_http(room, key, kind, transport):
     """However clients call it."""
-    server = room.http(f"{{{key}: 'https://h/mcp', headers: {{A: b}}, timeout: 1.5, start: eager, era: modern{kind}}}")
-    assert server == HttpServer(
-        key="s", url="https://h/mcp", headers={"A": "b"}, transport=transport, timeout=1.5, eager=True, era="modern"
+    more = "timeout: 1.5, start: eager, era: modern, isolation: scope, max_parallel: 2"
+    assert room.http(f"{{{key}: 'https://h/mcp', headers: {{A: b}}, {more}{kind}}}") == HttpServer(
+        key="s",
+        url="https://h/mcp",
+        headers={"A": "b"},
+        transport=transport,
+        timeout=1.5,
+        eager=True,
+        era="modern",
+        isolation="scope",
+        max_parallel=2,
     )
 
 
@@ -44,9 +52,40 @@ def test_a_command_makes_a_server_over_stdio(room):
     program = str(room.program("tool"))
     assert room.stdio("{command: ./tool}") == StdioServer(key="s", command=program)
     assert room.stdio(
-        "{type: stdio, command: ./tool, args: [-y], timeout: '60', start_timeout: 1e1, start: eager, era: handshake}"
+        "{type: stdio, command: ./tool, args: [-y], timeout: '60', start_timeout: 1e1, start: eager, era: handshake, "
+        "isolation: scope, max_parallel: 1}"
     ) == StdioServer(
-        key="s", command=program, args=("-y",), timeout=60.0, start_timeout=10.0, eager=True, era="handshake"
+        key="s",
+        command=program,
+        args=("-y",),
+        timeout=60.0,
+        start_timeout=10.0,
+        eager=True,
+        era="handshake",
+        isolation="scope",
+        max_parallel=1,
+    )
+
+
+def test_headers_of_clients_go_on_where_they_are_named(room):
+    """In any case of letters, each once; a cookie too, and the client's Authorization where it is no proxy's token."""
+    names = "[X-User-Token, x-user-token, Cookie, AUTHORIZATION]"
+    server = room.http(f"{{url: 'http://h', headers: {{X-Other: b}}, pass_headers: {names}}}")
+    assert server.pass_headers == ("x-user-token", "cookie", "authorization")
+    assert room.http("{type: streamable-http, url: 'http://h', pass_headers: []}").pass_headers == ()
+
+
+def test_the_token_of_the_proxy_never_goes_on(room):
+    """Where clients send one in Authorization, that header cannot be named."""
+    text = """\
+proxy: {tokens: {alice: x}}
+servers:
+  s: {url: "http://h", pass_headers: [X-User-Token, authorization]}
+"""
+    (said,) = room.problems(text)
+    assert said == (
+        "3: servers.s.pass_headers[1]: with proxy.tokens, authorization holds the proxy's own token, which must not "
+        "go on: let clients send the server's in another header"
     )
 
 
@@ -81,6 +120,29 @@ def test_a_command_makes_a_server_over_stdio(room):
         ("{command: x, env: {A: [b]}}", ".env.A: must be text, not a list"),
         ("{command: x, env: {A=B: c}}", '.env."A=B": the name of a variable is not empty and holds no ='),
         ("{url: 'http://h', headers: {'a b': c}}", '.headers."a b": cannot be the name of an HTTP header'),
+        ("{command: x, pass_headers: [A]}", ".pass_headers: goes with a url: a program gets no HTTP headers"),
+        ("{type: sse, url: 'http://h', pass_headers: [A]}", ".pass_headers: goes with type http, not with sse"),
+        ("{url: 'http://h', pass_headers: X-A}", '.pass_headers: must be a list: write ["X-A"]'),
+        ("{url: 'http://h', pass_headers: ~}", ".pass_headers: is empty: write [] for an empty list, or leave it out"),
+        ("{url: 'http://h', pass_headers: [{a: b}]}", ".pass_headers[0]: must be text, not a mapping"),
+        ("{url: 'http://h', pass_headers: [X-*]}", ".pass_headers[0]: is a pattern: write each name"),
+        ("{url: 'http://h', pass_headers: ['']}", ".pass_headers[0]: cannot be the name of an HTTP header"),
+        ("{url: 'http://h', pass_headers: ['a b']}", ".pass_headers[0]: cannot be the name of an HTTP header"),
+        (
+            "{url: 'http://h', headers: {x-a: b}, pass_headers: [X-A]}",
+            ".pass_headers[0]: X-A stands in headers too: keep one of them",
+        ),
+        *(
+            (f"{{url: 'http://h', pass_headers: [{name}]}}", f".pass_headers[0]: {name} {why} and never goes on")
+            for names, why in (
+                (("Connection", "TE", "Transfer-Encoding", "Proxy-Authorization"), "is between two neighbours alone"),
+                (("Host", "Accept", "Content-Type", "mcp-session-id"), "belongs to each request itself"),
+            )
+            for name in names
+        ),
+        ("{command: x, isolation: session}", ".isolation: must be one of 'shared' or 'scope'"),
+        ("{command: x, max_parallel: 0}", ".max_parallel: must be a whole number greater than 0"),
+        ("{command: x, max_parallel: 1.5}", ".max_parallel: must be a whole number greater than 0"),
         ("{command: x, timeout: 0}", ".timeout: must be a number of seconds greater than 0, such as 30"),
         ("{command: x, timeout: 30s}", ".timeout: must be a number of seconds greater than 0, such as 30"),
         ("{command: x, timeout: .inf}", ".timeout: must be a number of seconds greater than 0, such as 30"),

@@ -30,6 +30,10 @@ def test_every_setting_is_read(room):
           tokens: {alice: "${ALICE_TOKEN}", bob: "bob-${SUFFIX:-1}"}
           allowed_hosts: ["proxy.example:*"]
           allowed_origins: ["https://app.example"]
+          keep_alive: 5
+          max_request_size: 500KiB
+          max_event_size: 1 GiB
+          input_wait: 30
           log_level: debug
         """,
         {"ALICE_TOKEN": "alice-token"},
@@ -45,6 +49,10 @@ def test_every_setting_is_read(room):
         tokens={"alice": "alice-token", "bob": "bob-1"},
         allowed_hosts=("proxy.example:*",),
         allowed_origins=("https://app.example",),
+        keep_alive=5.0,
+        max_request_size=500 * 1024,
+        max_event_size=1024**3,
+        input_wait=30.0,
         log_level="debug",
     )
     assert loaded.catalogue.naming.limit == 128
@@ -58,6 +66,13 @@ def test_every_setting_is_read(room):
         ("max_scopes: 1.5", "max_scopes: must be a whole number greater than 0"),
         ("max_scopes: 0", "max_scopes: must be a whole number greater than 0"),
         (f"max_scopes: {'9' * 5000}", "max_scopes: must be a whole number greater than 0"),
+        ("keep_alive: 0", "keep_alive: must be a number of seconds greater than 0, such as 30"),
+        ("input_wait: soon", "input_wait: must be a number of seconds greater than 0, such as 30"),
+        *(
+            (f"{key}: {value}", f"{key}: must be a size greater than 0: bytes, or such as 500KiB or 32MiB")
+            for key in ("max_request_size", "max_event_size")
+            for value in ("0", "0MiB", "-1", "1.5MiB", "32MB", "MiB", "[1]", "9" * 5000)
+        ),
         ("name_limit: 15", "name_limit: must be between 16 and 128"),
         ("name_limit: 129", "name_limit: must be between 16 and 128"),
         ("name_limit: x", "name_limit: must be a whole number greater than 0"),
@@ -92,6 +107,18 @@ def test_what_is_wrong_with_a_setting_is_said_with_what_to_do(room, setting, pro
     """In words for people, with line and path."""
     (said,) = room.problems(f"proxy:\n  {setting}\n")
     assert said.startswith(f"2: proxy.{problem}")
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("1", 1), ("'1024'", 1024), ("2KiB", 2048), ("2 MiB", 2 * 1024**2), ("3GiB", 3 * 1024**3)]
+)
+def test_a_size_is_in_bytes_or_has_a_unit(room, written, size):
+    """The largest event is known to each server over HTTP, too."""
+    loaded = room.load(
+        f"servers: {{a: {{url: 'http://h'}}}}\nproxy: {{max_request_size: {written}, max_event_size: {written}}}"
+    )
+    assert (loaded.settings.max_request_size, loaded.settings.max_event_size) == (size, size)
+    assert loaded.servers["a"].max_event_size == size
 
 
 def test_hosts_and_origins_are_taken_as_patterns(room):
