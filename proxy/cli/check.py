@@ -13,6 +13,7 @@ from proxy.core.catalogue import Skill
 from proxy.core.inventory import Inventory
 from proxy.core.masking import Masker
 from proxy.core.report import Report, SkillReport, grants, report
+from proxy.face.clients import ClientRegistry
 from proxy.upstream.pool import Pool
 
 WIDTH = 80
@@ -40,14 +41,19 @@ def check(loaded: Loaded, *, offline: bool) -> int:
 
 async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, str]]:
     """Start every server that a skill names, side by side; what they offer, and why some did not start."""
-    pool = Pool(loaded.servers, loaded.unstartable, masker)
     needed = loaded.catalogue.needed
     longest = max((server.start_timeout for server in loaded.servers.values()), default=0.0)
-    async with pool.running():
-        pool.need(needed)
-        await pool.settled(needed, longest + 1)
-        statuses = {server: pool.status(server) for server in needed}
-        return pool.inventory(), {s: status.reason for s, status in statuses.items() if status.state != "ready"}
+    offered: Inventory = {}
+    failed: dict[str, str] = {}
+    async with anyio.create_task_group() as tasks:
+        pool = Pool(loaded.servers, loaded.unstartable, masker, ClientRegistry(tasks), loaded.settings)
+        async with pool.running():
+            pool.need(needed)
+            await pool.settled(needed, None, longest + 1)
+            offered = pool.inventory()
+            statuses = {server: pool.status(server) for server in needed}
+            failed = {server: status.reason for server, status in statuses.items() if status.state != "ready"}
+    return offered, failed
 
 
 def _print_offline(loaded: Loaded) -> None:

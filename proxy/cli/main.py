@@ -1,17 +1,22 @@
 """The program: arguments, and which command they name."""
 
 import argparse
+import gc
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy import __version__
 from proxy.cli.exits import INTERRUPTED, REFUSED
-from proxy.config.load import Loaded, Refused, load
-from proxy.core.scope import NAMESPACE
+from proxy.core.scope import NAMESPACE, begin
+from proxy.core.server import Server
+from proxy.upstream.spawn import Early
+
+if TYPE_CHECKING:
+    from proxy.config.load import Loaded
 
 LAST_PORT: Final = 65535
 
@@ -107,6 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = grammar.parse_args(argv)
     if arguments.command == "serve":
         _check_serve(grammar, arguments)
+    gc.disable()  # until all is there: looking for garbage among what is imported takes a tenth of the start
+    from proxy.config.load import Refused, load  # noqa: PLC0415 - with the collector off
+
     try:
         if arguments.command == "init":
             from proxy.cli.init import init  # noqa: PLC0415 - each command pays for its own imports alone
@@ -120,13 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        gc.enable()
 
 
-def _run(arguments: argparse.Namespace, loaded: Loaded) -> int:
+def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "serve":
-        from proxy.cli.serve import serve  # noqa: PLC0415 - as above
+        _open_standard_streams()
+        with Early(_at_once(loaded) if arguments.transport == "stdio" else ()) as early:
+            from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
 
-        return serve(loaded, arguments)
+            return serve(loaded, arguments, early)
     if arguments.command == "check":
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
@@ -134,3 +146,23 @@ def _run(arguments: argparse.Namespace, loaded: Loaded) -> int:
     from proxy.cli.attempt import attempt  # noqa: PLC0415 - as above
 
     return attempt(loaded, arguments.skill, arguments.call, arguments.arguments)
+
+
+def _at_once(loaded: "Loaded") -> Iterator[Server]:
+    """The servers that are needed from the start."""
+    active = loaded.catalogue.servers_of(begin(loaded.catalogue).active)
+    for key in loaded.catalogue.needed:
+        server = loaded.servers.get(key)
+        if server is not None and (key in active or server.eager):
+            yield server
+
+
+def _open_standard_streams() -> None:
+    """Lead closed standard descriptors to nowhere, or whatever opens next would get their numbers."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    if sys.__stderr__ is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the program

@@ -1,6 +1,7 @@
 """`serve`: run the proxy until the client is gone or a signal comes."""
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
 from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
+from proxy.upstream.spawn import Early
 
 log = structlog.stdlib.get_logger("proxy")
 
@@ -29,9 +31,11 @@ DEFAULT_PORT = 8765
 WAITING = "Waiting for an MCP client on standard input; --transport http serves over HTTP."
 
 
-def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
-    """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input."""
-    _open_standard_streams()
+def serve(loaded: Loaded, arguments: argparse.Namespace, early: Early) -> int:
+    """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input.
+
+    `early`: servers that were started while this was imported.
+    """
     logs.configure(arguments.log_level or loaded.settings.log_level, Masker(loaded.secrets))
     for note in loaded.notes:
         log.warning("config.note", note=note)
@@ -46,27 +50,18 @@ def serve(loaded: Loaded, arguments: argparse.Namespace) -> int:
             print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
             return REFUSED
     own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
-    anyio.run(partial(_serve, loaded, own, bound, host))
+    anyio.run(partial(_serve, loaded, own if bound is None else None, early, bound, host))
     return GOOD
 
 
-def _open_standard_streams() -> None:
-    """Lead closed standard descriptors to nowhere, or whatever opens next would get their numbers."""
-    for fd in range(3):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-    if sys.__stderr__ is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the program
-
-
-async def _serve(loaded: Loaded, own: ScopeId, bound: socket | None, host: str) -> None:
+async def _serve(loaded: Loaded, own: ScopeId | None, early: Early, bound: socket | None, host: str) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as work:
             # The receiver outlives the work: a second signal must not end the program before its servers have ended.
             await tasks.start(_stop_on_signal, work)
-            async with running(loaded, own) as proxy:
+            async with running(loaded, own, early) as proxy:
+                gc.freeze()  # what has been imported stays: no collection has to look at it again
+                gc.enable()
                 if bound is None:
                     if os.isatty(0):
                         print(WAITING, file=sys.stderr, flush=True)

@@ -1,214 +1,161 @@
 """The protocol on this process's stdin and stdout, which nothing else can read or write meanwhile."""
 
-import asyncio
 import os
-import stat
-import sys
-import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, cast
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
-import anyio
 import structlog
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import MCPError
+from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, RequestId, jsonrpc_message_adapter
+from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
+from mcp.shared.dispatcher import DispatchContext, OnNotify, OnRequest
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from proxy.core.lines import LineBuffer
+from proxy.wire.dispatcher import LineDispatcher
+from proxy.wire.pipes import Sink, Source, can_be_polled, widen
 
 log = structlog.stdlib.get_logger("proxy.face")
 
-CHUNK: Final = 64 * 1024
 LAST_ANSWERS: Final = 1.0
 """Seconds after the end of input for answers that are still due: `printf REQUESTS | mcp-skill-proxy serve` works."""
+EARLY: Final = 8
+"""How many notifications before the first request are kept for it, which decides the era."""
+
+Context: TypeAlias = DispatchContext[TransportContext]
+Params: TypeAlias = Mapping[str, Any] | None
 
 
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve one client until its input ends or its end of our output closes."""
-    async with _wire() as (read, write):
-        await server.run(read, write, server.create_initialization_options(NotificationOptions()))
+    with _claimed() as (source, sink):
+        dispatcher = LineDispatcher(
+            source, sink, _noise, inline_methods=frozenset({"initialize"}), holds=True, grace=LAST_ANSWERS
+        )
+        async with server.lifespan(server) as state:
+            eras = _Eras(server, dispatcher, state)
+            try:
+                await dispatcher.run(eras.on_request, eras.on_notify)
+            finally:
+                await aclose_shielded(eras.connection)
 
 
-@asynccontextmanager
-async def _wire() -> AsyncGenerator[
-    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
-]:
-    """Claim stdin and stdout: whatever else reads finds the end of input, whatever else writes lands on stderr.
-
-    The SDK's transport reads in a thread that cannot be cancelled, which keeps the process alive after SIGTERM.
-    """
-    source, sink = os.dup(0), os.dup(1)
+@contextmanager
+def _claimed() -> Generator[tuple[Source, Sink]]:
+    """Claim stdin and stdout: whatever else reads finds the end of input, whatever else writes lands on stderr."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    # On one socket for both ways asyncio would take what comes in for the end of who reads us.
+    polled = not os.path.sameopenfile(stdin, stdout)
+    source = Source(stdin, polled=polled and can_be_polled(stdin))
+    sink = Sink(stdout, polled=polled and can_be_polled(stdout))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    chunks = asyncio.StreamReader()
-    out = await _output(sink, polled=_can_be_polled(sink, source))
-    async with anyio.create_task_group() as tasks:
-        await _input(source, chunks, polled=_can_be_polled(source, sink))
-        due = _Due()
-        tasks.start_soon(_read, chunks, incoming, due)
-        tasks.start_soon(_write, outgoing, out, incoming, due)
-        tasks.start_soon(_watch, out, incoming)
-        yield read, write
-        tasks.cancel_scope.cancel()
+    widen(stdin)
+    widen(stdout)
+    try:
+        yield source, sink
+    finally:
+        source.close()
+        sink.abort()
 
 
-class _Due:
-    """The requests that came and are not answered yet; `closed`: nobody waits for an answer any more."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._ids: set[RequestId] = set()
-        self._none = anyio.Event()
-
-    def note(self, message: JSONRPCMessage) -> None:
-        """Take note of a request that came, or was cancelled, and of an answer that went out."""
-        if isinstance(message, JSONRPCRequest):
-            if message.method != "subscriptions/listen":  # answered at its end alone
-                self._ids.add(message.id)
-            return
-        if isinstance(message, JSONRPCNotification):
-            over = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
-        else:
-            over = message.id
-        if isinstance(over, str | int):
-            self._ids.discard(over)
-        if not self._ids:
-            self._none.set()
-            self._none = anyio.Event()
-
-    async def answered(self) -> None:
-        """Wait until nothing is due."""
-        while self._ids:
-            await self._none.wait()
+def _noise(_: bytes, problem: str) -> None:
+    log.warning("client.noise", problem=problem)
 
 
-async def _read(
-    chunks: asyncio.StreamReader, incoming: MemoryObjectSendStream[SessionMessage | Exception], due: _Due
-) -> None:
-    buffer = LineBuffer()
-    with incoming, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        more = True
-        while more:
-            chunk = await chunks.read(CHUNK)
-            more = bool(chunk)
-            for line in buffer.feed(chunk or b"\n"):  # the end of input ends the last line
-                if not line.strip():
-                    continue
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValidationError as error:
-                    log.warning("client.noise", problem=error.errors(include_url=False, include_input=False)[0]["msg"])
-                    continue
-                due.note(message)
-                await incoming.send(SessionMessage(message))
-        with anyio.move_on_after(LAST_ANSWERS):
-            await due.answered()
-        due.closed = True
+class _Eras:
+    """Serves the client in the era that its first request opens, as the SDK does on its own streams.
 
-
-async def _write(
-    outgoing: MemoryObjectReceiveStream[SessionMessage],
-    out: "_Output",
-    incoming: MemoryObjectSendStream[SessionMessage | Exception],
-    due: _Due,
-) -> None:
-    with outgoing:
-        async for item in outgoing:
-            if due.closed:  # what is left are errors, for requests that end with us
-                continue
-            try:
-                await out.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            except OSError:
-                incoming.close()  # nobody reads us: the same as the end of input
-                return
-            due.note(item.message)
-
-
-async def _watch(out: "_Output", incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    """Nobody reads us any more: the same as the end of input."""
-    await out.lost.wait()
-    incoming.close()
-
-
-class _Output(asyncio.Protocol):
-    """The writing end: `send` waits while the reader does not keep up.
-
-    Raises:
-        OSError: (from `send`) the reader is gone.
+    The era is decided once: a request with the modern envelope opens the modern era, any other the handshake's.
     """
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._transport: asyncio.WriteTransport | None = None
-        self._writable = anyio.Event()
-        self._writable.set()
-        self.lost = anyio.Event()
+    def __init__(self, server: Server[Any], dispatcher: LineDispatcher, state: object) -> None:
+        self._server = server
+        self._dispatcher = dispatcher
+        self._state = state
+        self._early: list[tuple[Context, str, Params]] = []
+        self._served: tuple[OnRequest, OnNotify] | None = None
+        self.connection = Connection.for_loop(dispatcher)
+        """Of the handshake era; the modern one has one for each request."""
+        self._outbound = NotifyOnlyOutbound(dispatcher)
+        self._runner = ServerRunner(
+            server, self.connection, state, init_options=server.create_initialization_options(NotificationOptions())
+        )
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)
-        self._transport.set_write_buffer_limits(high=0)  # `send` returns when all is written: the program may end then
+    async def on_request(self, ctx: Context, method: str, params: Params) -> dict[str, Any]:
+        """Answer a request; the first one decides."""
+        if self._served is None:
+            modern = method != "initialize" and _has_envelope(params)
+            self._dispatcher.asks = not modern  # the modern era forbids servers to ask
+            self._served = (self._modern, self._modern_notice) if modern else (self._handshake, self._runner.on_notify)
+            for notice in self._early:
+                await self._served[1](*notice)
+        return await self._served[0](ctx, method, params)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self.lost.set()
-        self._writable.set()
+    async def on_notify(self, ctx: Context, method: str, params: Params) -> None:
+        """Take a notification; before the first request it waits for it."""
+        if self._served is not None:
+            await self._served[1](ctx, method, params)
+        elif len(self._early) < EARLY:
+            self._early.append((ctx, method, params))
 
-    def pause_writing(self) -> None:
-        self._writable = anyio.Event()
+    async def _handshake(self, ctx: Context, method: str, params: Params) -> dict[str, Any]:
+        if method != "initialize" and _has_envelope(params):
+            raise MCPError(
+                INVALID_REQUEST,
+                "this connection serves the handshake protocol era; "
+                "requests carrying the 2026-07-28 envelope are not accepted on it",
+            )
+        return await self._runner.on_request(ctx, method, params)
 
-    def resume_writing(self) -> None:
-        self._writable.set()
+    async def _modern(self, ctx: Context, method: str, params: Params) -> dict[str, Any]:
+        if method == "initialize":
+            raise MCPError(
+                UNSUPPORTED_PROTOCOL_VERSION,
+                "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted",
+                _served_versions(params),
+            )
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise MCPError(route.code, route.message, route.data)
+        connection = Connection.from_envelope(
+            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
+        )
+        try:
+            return await serve_one(self._server, ctx, method, params, connection=connection, lifespan_state=self._state)
+        except (MCPError, ValidationError):
+            raise
+        except Exception:  # boundary: what a handler raises is not for the client to read
+            log.exception("request.failed", method=method)
+            raise MCPError(INTERNAL_ERROR, "Internal server error") from None
 
-    async def send(self, data: bytes) -> None:
-        if self._transport is None:
-            await anyio.to_thread.run_sync(_write_all, self._fd, data, abandon_on_cancel=True)
-            return
-        await self._writable.wait()
-        if self.lost.is_set():
-            raise BrokenPipeError
-        self._transport.write(data)
-        await self._writable.wait()
-
-
-async def _output(fd: int, *, polled: bool) -> _Output:
-    out = _Output(fd)
-    if polled:
-        await asyncio.get_running_loop().connect_write_pipe(lambda: out, os.fdopen(fd, "wb", buffering=0))
-    return out
-
-
-async def _input(fd: int, chunks: asyncio.StreamReader, *, polled: bool) -> None:
-    loop = asyncio.get_running_loop()
-    if polled:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(chunks), os.fdopen(fd, "rb", buffering=0))
-        return
-
-    def pump() -> None:
-        # A file, a terminal, /dev/null: reading blocks, in a thread that does not keep the process alive.
-        with suppress(RuntimeError):  # the loop has ended
-            while chunk := os.read(fd, CHUNK):
-                loop.call_soon_threadsafe(chunks.feed_data, chunk)
-            loop.call_soon_threadsafe(chunks.feed_eof)
-
-    threading.Thread(target=pump, name="stdin", daemon=True).start()
-
-
-def _can_be_polled(fd: int, other: int) -> bool:
-    """Whether asyncio can wait for `fd`: on a socket for both ways it would take what comes in for our reader's end."""
-    mode = os.fstat(fd).st_mode
-    return (
-        not os.path.sameopenfile(fd, other) and sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
-    )
+    async def _modern_notice(self, ctx: Context, method: str, params: Params) -> None:
+        connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
+        try:
+            await ServerRunner(self._server, connection, self._state).on_notify(ctx, method, params)
+        finally:
+            await aclose_shielded(connection)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def _has_envelope(params: Params) -> bool:
+    """Whether a request is of the modern era: its revision alone tells, so that what else is missing is named."""
+    meta = (params or {}).get("_meta")
+    return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+
+
+def _served_versions(params: Params) -> dict[str, Any]:
+    requested = (params or {}).get("protocolVersion")
+    served: dict[str, Any] = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+    return {**served, "requested": requested} if isinstance(requested, str) else served

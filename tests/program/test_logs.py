@@ -61,9 +61,10 @@ async def test_on_a_terminal_logs_are_for_people(bench: Bench):
     """On a terminal the same events are readable lines, not JSON."""
     bench.stdio("dead", dies=True)
     bench.skill("one", {"dead": []}, active=True)
-    said = await on_a_terminal(bench, b"exit code 3")
+    said = await on_a_terminal(bench, b"exit code 3", "--transport", "http", "--port", "0")
     assert b"server.failed" in said
-    assert b'{"' not in said
+    assert b'{"event' not in said
+    assert b'"server":' not in said
 
 
 async def test_on_a_terminal_a_waiting_program_says_for_what(bench: Bench):

@@ -6,11 +6,11 @@ import sys
 
 import anyio
 import pytest
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification
+from mcp import ClientSession
 
 from proxy.core.server import StdioServer
 from proxy.upstream.process import child_process
+from proxy.upstream.spawn import spawn
 from tests.upstream.bench import DEADLINE, Bench, problems, text
 
 pytestmark = pytest.mark.anyio
@@ -65,13 +65,14 @@ async def test_a_server_gets_what_its_entry_adds(bench: Bench):
 
 
 async def test_a_server_that_does_not_read_holds_nobody_up():
-    """However much waits to be sent to it, sending more does not wait, and it ends in time."""
+    """However much waits to be sent to it, calls that are given up do not wait for it, and it ends in time."""
     deaf = StdioServer(key="deaf", command=sys.executable, args=("-c", "import time; time.sleep(600)"))
-    message = JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "x" * 300_000})
     with anyio.fail_after(DEADLINE):
-        async with child_process(deaf, str) as child:
+        async with child_process(deaf, str, spawn) as child, ClientSession(dispatcher=child.dispatcher):
             for _ in range(3):
-                await child.write.send(SessionMessage(message))
+                with anyio.move_on_after(0.1) as limit:
+                    await child.dispatcher.send_raw_request("x", {"text": "x" * 3_000_000})
+                assert limit.cancelled_caught
 
 
 async def test_relative_command_and_folder_start_at_the_configuration(bench: Bench):

@@ -1,0 +1,514 @@
+"""The SDK's `Dispatcher` on lines of JSON-RPC: requests and their answers find each other, both ways."""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import anyio.abc
+import structlog
+from mcp import MCPError
+from mcp.shared.dispatcher import (
+    CallOptions,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+    as_request_id,
+    coerce_request_id,
+    run_notify_intercept,
+)
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import (
+    cancelled_request_id_from_params,
+    handler_exception_to_error_data,
+    progress_token_from_params,
+)
+from mcp.shared.message import MessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorData, ProgressToken, RequestId
+from pydantic import ValidationError
+
+from proxy.wire.codec import dumps, loads, result_line
+from proxy.wire.lines import LineBuffer
+from proxy.wire.pipes import Sink, Source
+
+log = structlog.stdlib.get_logger("proxy.wire")
+
+Json: TypeAlias = dict[str, Any]
+OnNoise: TypeAlias = Callable[[bytes, str], None]
+"""Told of each line that is no message of JSON-RPC, and why."""
+
+ASKING: Final = TransportContext(kind="jsonrpc", can_send_request=True)
+TELLING: Final = TransportContext(kind="jsonrpc", can_send_request=False)
+CLOSED: Final = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
+NO_ANSWER: Final = ErrorData(code=INTERNAL_ERROR, message="What the server answered is no valid JSON-RPC response")
+_ANSWER: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})|"id"\s*:\s*(\d{1,18}))\s*,'
+)
+"""The beginning of a response, also of one that cannot be read: who waits for it is told."""
+ENDLESS: Final = frozenset({"subscriptions/listen"})
+"""Requests that are answered when they end: at the end of the input no answer is due."""
+
+
+class _Over(Exception):
+    """Ends the tasks of a connection that is over."""
+
+
+class LineContext:
+    """One message of the peer: what the SDK calls its dispatch context."""
+
+    __slots__ = ("_dispatcher", "_token", "_wanted", "cancelled", "closed", "method", "request_id", "task")
+
+    def __init__(
+        self, dispatcher: "LineDispatcher", method: str, request_id: RequestId | None, token: ProgressToken | None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._token = token
+        self._wanted: anyio.Event | None = None
+        self.method = method
+        self.request_id = request_id
+        self.cancelled = False
+        self.closed = False
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def message_metadata(self) -> MessageMetadata:
+        """Nothing: lines carry none."""
+        return None
+
+    @property
+    def transport(self) -> TransportContext:
+        """What the connection can do."""
+        return ASKING if self._dispatcher.asks else TELLING
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the peer can be asked something while this is in work."""
+        return self._dispatcher.asks and not self.closed
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set when the peer cancels this request."""
+        if self._wanted is None:
+            self._wanted = anyio.Event()
+            if self.cancelled:
+                self._wanted.set()
+        return self._wanted
+
+    def cancel(self) -> None:
+        """The peer wants no answer any more."""
+        self.cancelled = True
+        if self._wanted is not None:
+            self._wanted.set()
+        if self.task is not None:
+            self.task.cancel()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> Json:
+        """Ask the peer; see `LineDispatcher.send_raw_request`.
+
+        Raises:
+            NoBackChannelError: (besides) nothing can be asked, or no longer.
+        """
+        if not self.can_send_request:
+            raise NoBackChannelError(method)
+        return await self._dispatcher.send_raw_request(method, params, opts)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Tell the peer, as long as this is in work."""
+        if not self.closed:
+            await self._dispatcher.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the peer how far its request is, if it has asked to be told."""
+        if self._token is not None:
+            known = {"total": total, "message": message}
+            told = {name: value for name, value in known.items() if value is not None}
+            await self.notify("notifications/progress", {"progressToken": self._token, "progress": progress, **told})
+
+
+class _Pending:
+    """A request to the peer that waits for its answer; `written`: the peer may know of it."""
+
+    __slots__ = ("answer", "on_progress", "written")
+
+    def __init__(self, on_progress: ProgressFnT | None) -> None:
+        self.answer: asyncio.Future[Json | ErrorData] = asyncio.get_running_loop().create_future()
+        self.on_progress = on_progress
+        self.written = False
+
+    def settle(self, outcome: Json | ErrorData) -> None:
+        """Wake who waits."""
+        if not self.answer.done():
+            self.answer.set_result(outcome)
+
+
+class LineDispatcher(Dispatcher[TransportContext]):
+    """Reads messages from `source` and writes them to `sink`, which stay the owner's to close.
+
+    `over` is set when the connection is over. What the other fields say:
+
+    * `asks`: the peer may be asked something while its own request is in work.
+    * `inline_methods`: while a request of these is in work, nothing that came after it is looked at.
+    * `holds`: nothing is read while the peer does not take what is written, and when it never will again the
+      connection is over. Without it reading never stops, and ends the connection alone.
+    * `grace`: seconds after the end of the input for answers that are due.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        on_noise: OnNoise,
+        *,
+        inline_methods: frozenset[str] = frozenset(),
+        holds: bool = False,
+        grace: float = 0.0,
+    ) -> None:
+        self.over = anyio.Event()
+        self.asks = True
+        self._source = source
+        self._sink = sink
+        self._on_noise = on_noise
+        self._inline_methods = inline_methods
+        self._holds = holds
+        self._grace = grace
+        self._buffer = LineBuffer()
+        self._parked: list[bytes] | None = None
+        self._ids = itertools.count(1)
+        self._pending: dict[RequestId, _Pending] = {}
+        self._in_work: dict[RequestId, LineContext] = {}
+        self._settled: asyncio.Event | None = None
+        self._ended = asyncio.Event()
+        self._tasks: asyncio.TaskGroup
+        self._running = False
+        self._on_request: OnRequest
+        self._on_notify: OnNotify
+        self._on_notify_intercept: OnNotifyIntercept | None = None
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Handle what the peer sends until the connection is over; once."""
+        self._on_request, self._on_notify, self._on_notify_intercept = on_request, on_notify, on_notify_intercept
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks, self._running = tasks, True
+                try:
+                    await self._sink.start(self._output_lost, self._regulate)
+                    await self._source.start(self._feed, self._input_ended)
+                    task_status.started()
+                    await self._ended.wait()
+                    await self._last_answers()
+                    self._close()
+                finally:
+                    self._running = False
+                raise _Over  # noqa: TRY301 - a task group ends its tasks when something is raised, and no other way
+        except* _Over:
+            pass
+        finally:
+            self._close()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> Json:
+        """Send a request and return its result as it came; waits while the peer does not take what is written.
+
+        Given up before it is written, it is never written; afterwards the peer is told, which waits for nothing.
+
+        Raises:
+            MCPError: the peer's error; REQUEST_TIMEOUT; CONNECTION_CLOSED when the connection is over.
+            RuntimeError: before `run`.
+            ValueError: `params` are no JSON, or the request id of `opts` is in use.
+        """
+        if self.over.is_set():
+            raise MCPError.from_error_data(CLOSED)
+        if not self._running:
+            raise RuntimeError("LineDispatcher.send_raw_request called before run()")
+        options = opts or CallOptions()
+        timeout, pending = options.get("timeout"), _Pending(options.get("on_progress"))
+        request_id = self._new_id(options.get("request_id"))
+        if pending.on_progress is not None:
+            params = dict(params or {})
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": request_id}
+        line = _line("method", method, params or None, request_id)
+        key = coerce_request_id(request_id)
+        self._pending[key] = pending
+        try:
+            if timeout is None:
+                outcome = await self._exchange(line, pending)
+            else:
+                with anyio.fail_after(timeout):
+                    outcome = await self._exchange(line, pending)
+        except asyncio.CancelledError:
+            self._abandon(request_id, pending, options, "caller cancelled")
+            raise
+        except TimeoutError:
+            self._abandon(request_id, pending, options, f"timed out after {timeout}s")
+            raise MCPError(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        finally:
+            del self._pending[key]
+        if isinstance(outcome, ErrorData):
+            raise MCPError.from_error_data(outcome)
+        return outcome
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,  # noqa: ARG002 - the protocol's: nothing of it concerns lines
+    ) -> None:
+        """Send a notification; into nothing when the connection is over.
+
+        Raises:
+            ValueError: `params` are no JSON.
+        """
+        await self._send(_line("method", method, params))
+
+    # --- out
+
+    def _new_id(self, wanted: RequestId | None) -> RequestId:
+        if wanted is None:
+            return next(number for number in self._ids if number not in self._pending)
+        if coerce_request_id(wanted) in self._pending:
+            raise ValueError(f"request id {wanted!r} is already in flight")
+        return wanted
+
+    async def _exchange(self, line: bytes, pending: _Pending) -> Json | ErrorData:
+        if self._sink.crowded:
+            await self._sink.room()
+        pending.written = True
+        self._write(line)
+        return await pending.answer
+
+    def _abandon(self, request_id: RequestId, pending: _Pending, options: CallOptions, reason: str) -> None:
+        answered = pending.answer.done() and not pending.answer.cancelled()  # a cancelled waiter cancels it
+        if pending.written and not answered and options.get("cancel_on_abandon", True):
+            self._write(_line("method", "notifications/cancelled", {"requestId": request_id, "reason": reason}))
+
+    async def _send(self, line: bytes) -> None:
+        if self._sink.crowded:
+            await self._sink.room()
+        self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        """Write now, whatever waits; finding nobody there is the end."""
+        if self._sink.lost:
+            self._end()
+        elif not self.over.is_set():
+            self._sink.write(line, more=len(self._in_work) + len(self._pending) > 1)
+
+    # --- in
+
+    def _feed(self, data: bytes) -> None:
+        if self._running:  # or else a peer that ends may still say what it likes
+            lines = self._buffer.feed(data)
+            if self._parked is None:
+                self._take(lines)
+            else:
+                self._parked += lines
+
+    def _take(self, lines: list[bytes]) -> None:
+        for index, line in enumerate(lines):
+            self._take_line(line)
+            if self._parked is not None:
+                self._parked += lines[index + 1 :]
+                break
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            self._take_message(loads(line))
+        except ValueError as problem:
+            if line.strip():
+                self._on_noise(line, str(problem))
+            if (answered := _ANSWER.match(line)) is not None:
+                pending = self._pending.get(int(answered[1] or answered[2]))
+                if pending is not None:
+                    pending.settle(NO_ANSWER)
+
+    def _take_message(self, said: object) -> None:
+        if not isinstance(said, dict):
+            raise ValueError("it is no object")  # noqa: TRY004 - as whatever else is no message
+        message = cast("Json", said)
+        method, params, request_id = message.get("method"), message.get("params"), message.get("id")
+        if message.get("jsonrpc") != "2.0":
+            raise ValueError('it has no "jsonrpc": "2.0"')
+        if method is None:
+            self._take_answer(message)
+        elif not isinstance(method, str) or not isinstance(params, dict | None):
+            raise ValueError("its method is no text, or its params are no object")
+        elif request_id is None:
+            self._take_notification(method, cast("Json | None", params))
+        elif as_request_id(request_id) is None:
+            raise ValueError("its id is neither text nor an integer")
+        else:
+            self._take_request(request_id, method, cast("Json | None", params))
+
+    def _take_answer(self, message: Json) -> None:
+        result, request_id = message.get("result"), as_request_id(message.get("id"))
+        pending = None if request_id is None else self._pending.get(coerce_request_id(request_id))
+        if isinstance(result, dict):
+            outcome = cast("Json", result)
+        elif (refusal := _refusal(message.get("error"))) is not None:
+            outcome = refusal
+        elif pending is not None:
+            outcome = NO_ANSWER
+        else:
+            raise ValueError("it has neither a method nor a result nor an error")
+        if pending is not None:  # or the answer to a request that was given up
+            pending.settle(outcome)
+
+    def _take_request(self, request_id: RequestId, method: str, params: Json | None) -> None:
+        context = LineContext(self, method, request_id, progress_token_from_params(params))
+        context.task = self._tasks.create_task(self._serve(context, params))
+        self._in_work[coerce_request_id(request_id)] = context
+        if method in self._inline_methods:
+            self._parked = []
+            self._regulate()
+
+    def _take_notification(self, method: str, params: Json | None) -> None:
+        if method == "notifications/cancelled":
+            self._take_cancellation(params)
+        elif method == "notifications/progress" and params is not None:
+            self._take_progress(params)
+        if not run_notify_intercept(self._on_notify_intercept, method, params):
+            context = LineContext(self, method, None, None)
+            self._tasks.create_task(_contained(self._on_notify(context, method, params), method))
+
+    def _take_cancellation(self, params: Json | None) -> None:
+        request_id = cancelled_request_id_from_params(params)
+        context = None if request_id is None else self._in_work.pop(coerce_request_id(request_id), None)
+        if context is not None:
+            context.cancel()
+            self._settle()
+
+    def _take_progress(self, params: Json) -> None:
+        token, progress = as_request_id(params.get("progressToken")), _number(params.get("progress"))
+        pending = None if token is None else self._pending.get(coerce_request_id(token))
+        if progress is not None and pending is not None and pending.on_progress is not None:
+            total, message = _number(params.get("total")), params.get("message")
+            told = pending.on_progress(progress, total, message if isinstance(message, str) else None)
+            self._tasks.create_task(_contained(told, "notifications/progress"))
+
+    async def _serve(self, context: LineContext, params: Json | None) -> None:
+        try:
+            line = await self._answer(context, params)
+            context.closed = True
+            if not context.cancelled:
+                await self._send(line)
+        except asyncio.CancelledError:
+            context.closed = True
+            if not context.cancelled:
+                self._write(_line("error", _error(CLOSED), request_id=context.request_id))
+                raise
+        finally:
+            key = coerce_request_id(cast("RequestId", context.request_id))
+            if self._in_work.get(key) is context:  # a peer may have used the id again
+                del self._in_work[key]
+            if self._parked is not None and context.method in self._inline_methods:
+                self._unpark(self._parked)
+            self._settle()
+
+    async def _answer(self, context: LineContext, params: Json | None) -> bytes:
+        try:
+            result = await self._on_request(context, context.method, params)
+            return result_line(context.request_id, result)
+        except Exception as problem:  # boundary: whatever a handler raises is an answer
+            error = handler_exception_to_error_data(problem)
+            if error is None:
+                log.exception("request.failed", method=context.method)
+                error = ErrorData(code=0, message=str(problem))
+            return _line("error", _error(error), request_id=context.request_id)
+
+    # --- the flow, and the end
+
+    def _regulate(self) -> None:
+        """Read or do not read, by what there is to wait for."""
+        if self._parked is not None or (self._holds and self._sink.full):
+            self._source.pause()
+        else:
+            self._source.resume()
+
+    def _unpark(self, lines: list[bytes]) -> None:
+        self._parked = None
+        if self._running:
+            self._take(lines)
+        self._regulate()
+
+    def _settle(self) -> None:
+        if self._settled is not None:
+            self._settled.set()
+
+    def _input_ended(self) -> None:
+        self._feed(b"\n")  # the end of the input ends the last line
+        self._ended.set()
+        if not self._grace:
+            self._close()
+
+    def _output_lost(self, problem: Exception | None) -> None:
+        if self._holds or problem is not None:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._close()
+        self._settle()
+
+    async def _last_answers(self) -> None:
+        """Wait for what is due; what the peer is still taking is waited for as long as it takes some."""
+        with anyio.move_on_after(self._grace):
+            while not self.over.is_set() and any(context.method not in ENDLESS for context in self._in_work.values()):
+                self._settled = asyncio.Event()
+                await self._settled.wait()
+        if self._grace:
+            await self._sink.drained(self._grace)
+
+    def _close(self) -> None:
+        self.over.set()
+        for pending in self._pending.values():
+            pending.settle(CLOSED)
+
+
+def _line(kind: str, content: object, params: object = None, request_id: RequestId | None = None) -> bytes:
+    """One message: a `method` with its params, or an `error`."""
+    message: Json = {"jsonrpc": "2.0"}
+    if request_id is not None:
+        message["id"] = request_id
+    message[kind] = content
+    if params is not None:
+        message["params"] = params
+    return dumps(message) + b"\n"
+
+
+def _error(error: ErrorData) -> Json:
+    known = {"code": error.code, "message": error.message}
+    return known if error.data is None else {**known, "data": error.data}
+
+
+def _refusal(error: object) -> ErrorData | None:
+    try:
+        return ErrorData.model_validate(error)
+    except ValidationError:
+        return None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+async def _contained(work: Awaitable[None], method: str) -> None:
+    """Keep what a handler of notifications raises from the others."""
+    try:
+        await work
+    except Exception:  # boundary: a notification that cannot be handled costs itself alone
+        log.exception("notification.failed", method=method)

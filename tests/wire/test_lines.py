@@ -1,0 +1,31 @@
+"""Bytes into lines."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.lines import LineBuffer
+from tests.core.strategies import law
+
+streams = st.lists(st.sampled_from([b"\n", b"\r\n", b"a", "é".encode(), b"\xff", b"{}"])).map(b"".join)
+
+
+@law
+@given(stream=streams, cuts=st.lists(st.integers(0, 30)))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(stream: bytes, cuts: list[int]):
+    """Cut in the middle of a character, of a line, or not at all; only a line feed ends a line."""
+    edges = [0, *sorted(cuts), len(stream)]
+    buffer = LineBuffer()
+    lines = [line for start, end in pairwise(edges) for line in buffer.feed(stream[start:end])]
+
+    assert [*lines, *buffer.rest().split(b"\n")] == stream.split(b"\n")
+
+
+def test_the_rest_is_what_no_end_of_line_followed():
+    """It can be looked at before more comes."""
+    buffer = LineBuffer()
+    assert buffer.feed(b"one\ntw") == [b"one"]
+    assert buffer.rest() == b"tw"
+    assert buffer.feed(b"o\n") == [b"two"]
+    assert buffer.rest() == b""
