@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION PYRIGHT_PYTHON_NODE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-test lint ruff format types imports unit cover fix lock clean
+.PHONY: help run test install install-test lint ruff format types imports unit cover bench conformance fix lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
@@ -66,6 +66,13 @@ cover: $(TEST_STAMP) ## pytest with branch coverage; core must be at 100 %
 	[ $$passed = 0 ] || exit $$passed; \
 	echo "==> coverage of core, must be 100 %"; \
 	$(BIN)/coverage report --include='proxy/core/*' --fail-under=100
+
+conformance: $(TEST_STAMP) ## the official MCP conformance suite, which needs npm (ARGS="--only direct --verbose")
+	@echo "==> conformance"
+	@$(BIN)/python tests/conformance/run.py $(ARGS)
+
+bench: $(RUN_STAMP) ## how fast it is, beside a plain SDK proxy and none; 3 minutes (ARGS="--only calls,list --rounds 5 --long")
+	@$(BIN)/python tests/benchmarks/speed.py $(ARGS)
 
 fix: $(TEST_STAMP) ## let ruff repair and format what it can
 	@$(BIN)/ruff check --fix .
@@ -115,5 +122,5 @@ lock: ## write requirements*.txt anew from pyproject.toml (ARGS=--upgrade)
 
 clean: ## remove the environment and everything that was generated
 	@rm -rf $(VENV) .venv-lock build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
-		.pytest_cache .ruff_cache
+		.pytest_cache .ruff_cache .conformance .npm-servers
 	@find proxy tests -name __pycache__ -type d -prune -exec rm -rf {} +

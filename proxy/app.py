@@ -13,19 +13,23 @@ from starlette.types import ASGIApp
 from proxy.config.load import Loaded
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, begin, disconnected
+from proxy.face.clients import ClientRegistry
 from proxy.face.http import http_app
 from proxy.face.identity import Identity
 from proxy.face.lifetimes import Lifetimes
-from proxy.face.notices import Notices
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
+from proxy.gateway.rounds import Rounds
 from proxy.gateway.skills import Skills
+from proxy.gateway.subscriptions import Subscriptions
+from proxy.ports import Subscriber
 from proxy.store.memory import MemoryStore
 from proxy.upstream.pool import Pool
+from proxy.upstream.spawn import Early
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Running:
     pool: Pool
     gate: Gate
     identity: Identity
-    notices: Notices
+    clients: ClientRegistry
     lifetimes: Lifetimes
     tasks: anyio.abc.TaskGroup
 
@@ -58,12 +62,19 @@ class Running:
         }
 
     def _manage(self, app: ASGIApp) -> Sessions:
-        sessions = Sessions(app, self.identity, self.loaded.settings.scope_idle, time.monotonic, self._session_ended)
+        sessions = Sessions(
+            app,
+            self.identity,
+            self.loaded.settings.scope_idle,
+            time.monotonic,
+            self._session_ended,
+            self.clients.streaming,
+        )
         self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
         return sessions
 
     async def _session_ended(self, scope: ScopeId, session_id: str) -> None:
-        self.notices.part(scope, session_id)
+        self.clients.part(scope, session_id)
         if scope.kind == "session":
             await self.lifetimes.end(scope)
         elif await self.gate.store.get(scope) is not None:
@@ -71,32 +82,47 @@ class Running:
 
 
 @asynccontextmanager
-async def running(loaded: Loaded, own: ScopeId) -> AsyncGenerator[Running]:
-    """A proxy by `loaded`; `own` is the scope of a client on stdio. On leaving, all servers end within 5 s."""
+async def running(loaded: Loaded, own: ScopeId | None, early: Early | None = None) -> AsyncGenerator[Running]:
+    """A proxy by `loaded`; `own`: the scope of its one client, None where it serves many over HTTP.
+
+    `early`: processes that were started ahead. On leaving, all servers end within 5 s.
+    """
     settings, catalogue = loaded.settings, loaded.catalogue
     store = MemoryStore(settings.max_scopes)
     async with anyio.create_task_group() as tasks:
-        notices = Notices(tasks)
-        pool = Pool(loaded.servers, loaded.unstartable, Masker(loaded.secrets))
-        gate = Gate(catalogue, pool, store)
+        clients = ClientRegistry(tasks)
+        pool = Pool(loaded.servers, loaded.unstartable, Masker(loaded.secrets), clients, settings, own=own, early=early)
+        eager = [key for key in catalogue.needed if key in loaded.servers and loaded.servers[key].eager]
+        gate = Gate(catalogue, pool, store, eager)
         listing = Listing(gate, settings)
-        forwarding = Forwarding(gate, settings)
-        announcer = Announcer(gate, notices, settings, tasks)
+        forwarding = Forwarding(gate, Rounds(settings, tasks), settings)
+        subscriptions = Subscriptions(forwarding, pool, clients, tasks)
+        announcer = Announcer(gate, clients, settings, tasks, subscriptions.refresh)
         skills = Skills(gate, listing, forwarding, announcer, settings)
         identity = Identity(own)
-        lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, notices.reaches)
+
+        def ended(scope: ScopeId) -> None:
+            clients.forget(scope)
+            pool.release(scope)
+
+        lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, clients.reaches, ended)
         server = ProxyServer(
             identity=identity,
             gate=gate,
             listing=listing,
             forwarding=forwarding,
             skills=skills,
-            notices=notices,
+            subscriptions=subscriptions,
+            clients=clients,
             lifetimes=lifetimes,
         )
+        pool.on_update = subscriptions.updated
+        clients.on_wish = lambda scope, uris: subscriptions.wish(Subscriber(scope, "modern", ""), uris)
+        clients.on_part = lambda scope, connection: subscriptions.forget(Subscriber(scope, "handshake", connection))
         tasks.start_soon(announcer.run)
         async with pool.running():
-            pool.need(catalogue.servers_of(begin(catalogue).active))
-            pool.need(key for key in catalogue.needed if key in loaded.servers and loaded.servers[key].eager)
-            yield Running(loaded, server, pool, gate, identity, notices, lifetimes, tasks)
+            if own is None:  # else they begin when the client has said what it can be asked
+                at_once = {*catalogue.servers_of(begin(catalogue).active), *eager}
+                pool.need(key for key in at_once if key in loaded.servers and loaded.servers[key].isolation == "shared")
+            yield Running(loaded, server, pool, gate, identity, clients, lifetimes, tasks)
         tasks.cancel_scope.cancel()

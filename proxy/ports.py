@@ -1,10 +1,11 @@
 """What the use cases need of the world, as protocols; the rooms around them implement these."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from proxy.core.inventory import Inventory
+from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId, ScopeState
 
 ServerState: TypeAlias = Literal["idle", "starting", "ready", "failed", "stopped"]
@@ -23,21 +24,77 @@ class Status:
     reason: str = ""
 
 
-class OnProgress(Protocol):
-    """Called for each progress notification of a request, in order."""
+class Channel(Protocol):
+    """One request in work: what its client can do, and how to reach it before the result."""
 
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take one notification's values."""
+    @property
+    def capabilities(self) -> Json:
+        """What the client declared that it can be asked, as it declared it."""
         ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe log messages that the client wants for this request; None when it has not said."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers of the request by lower-case name; none on stdio."""
+        ...
+
+    async def list_changed(self, kind: ListKind) -> None:
+        """Send the notice on this request's own stream; does nothing where the era has none there."""
+        ...
+
+    async def progress(self, params: Json) -> None:
+        """Send a progress notification with the client's own token; does nothing when it gave none."""
+        ...
+
+    async def log(self, params: Json) -> None:
+        """Send a log message, if it is severe enough for the client."""
+        ...
+
+    async def poll(self) -> None:
+        """The server wants to be polled: end this request's stream, where its client can resume it."""
+        ...
+
+    async def ask(self, method: str, params: Json) -> dict[str, Any]:
+        """Put a server's question to the client and return its answer as it came.
+
+        Raises:
+            Rejection: the client cannot answer, or answered with a JSON-RPC error.
+        """
+        ...
+
+
+class Caller(NamedTuple):
+    """Who makes a request: its scope, and what the transport knows of the client.
+
+    `connection`: the handshake-era connection it came on, None in the modern era. `client`: what the client calls
+    itself, empty when it does not say.
+    """
+
+    scope: ScopeId
+    era: Era
+    connection: str | None
+    client: str
+    channel: Channel
 
 
 class Link(Protocol):
     """A live connection to a server."""
 
-    async def request(
-        self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None = None
-    ) -> dict[str, Any]:
-        """Send one request and return its result as it came.
+    @property
+    def asks(self) -> bool:
+        """Whether the server may put questions to clients in requests of its own."""
+        ...
+
+    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
+        """Wait for this request's turn, where the server takes only so many at a time, and hold it inside the block."""
+        ...
+
+    async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
+        """Send one request, which `caller` has caused, and return its result as it came.
 
         Raises:
             Rejection: the server answered with a JSON-RPC error.
@@ -49,34 +106,46 @@ class Link(Protocol):
 
 
 class Upstreams(Protocol):
-    """The servers behind the proxy."""
+    """The servers behind the proxy; those with `isolation: scope` once for each scope."""
 
-    def inventory(self) -> Inventory:
-        """What they offer; a new object after every change."""
+    def inventory(self, scope: ScopeId) -> Inventory:
+        """What they offer to `scope`; another object after every change."""
         ...
 
-    async def changed(self, since: Inventory) -> None:
-        """Wait until the inventory is another than `since`."""
+    async def changed(self, since: int) -> int:
+        """Wait until some inventory has changed after the change number `since`; the number of the newest."""
         ...
 
-    def status(self, server: str) -> Status:
-        """Where `server` stands."""
+    def status(self, server: str, scope: ScopeId) -> Status:
+        """Where `server` stands for `scope`."""
         ...
 
-    def need(self, servers: Iterable[str]) -> None:
-        """Begin to start those that are not running; returns at once."""
+    def need(self, servers: Iterable[str], scope: ScopeId) -> None:
+        """Begin to start those that are not running for `scope`; returns at once."""
         ...
 
-    async def settled(self, servers: Iterable[str], within: float) -> None:
+    async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
         """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
         ...
 
-    async def connected(self, server: str) -> Link:
+    async def connected(self, server: str, scope: ScopeId) -> Link:
         """A live connection, made if there is none; callers share one attempt.
 
         Raises:
             ServerUnavailable: it could not be had.
         """
+        ...
+
+    def set_levels(self) -> None:
+        """Have every server send log messages as its clients want them by now; waits for none."""
+        ...
+
+    def roots_changed(self, scope: ScopeId) -> None:
+        """Tell the servers that may ask for this scope's roots that they have changed; waits for none."""
+        ...
+
+    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
+        """Be told of updates of exactly these resources, by server and one of the scopes that it serves."""
         ...
 
 
@@ -104,40 +173,54 @@ class ScopeStore(Protocol):
         ...
 
 
-class Channel(Protocol):
-    """One request in work: how to reach its client before the result."""
-
-    async def list_changed(self, kind: ListKind) -> None:
-        """Send the notice on this request's own stream; does nothing where the era has none there."""
-        ...
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Send progress with the client's own token; does nothing when it gave none."""
-        ...
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who makes a request: its scope, and what the transport knows of the client.
-
-    `connection`: the handshake-era connection it came on, None in the modern era. `client`: what the client calls
-    itself, empty when it does not say.
-    """
-
-    scope: ScopeId
-    era: Era
-    connection: str | None
-    client: str
-    channel: Channel
-
-
 class Notifier(Protocol):
-    """Sends list-changed notices to the clients of a scope."""
+    """Sends the clients of a scope what no request of theirs has caused; waits for none of them."""
 
     def list_changed(
         self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
     ) -> None:
-        """Tell every client of `scope` of that era, except the connection `but`, or `only` one; waits for none."""
+        """Tell every client of `scope` of that era, except the connection `but`, or `only` one."""
+        ...
+
+    def updated(self, subscriber: "Subscriber", params: Json) -> None:
+        """Tell one subscriber that a resource was updated."""
+        ...
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """Who is told of a resource's updates: a handshake-era connection, or a listen stream, of a scope."""
+
+    scope: ScopeId
+    era: Era
+    name: str
+
+
+class Clients(Protocol):
+    """The clients of scopes, as servers need them beyond the requests in work."""
+
+    def capabilities(self, scope: ScopeId) -> Json:
+        """What the newest client of `scope` declared that it can be asked."""
+        ...
+
+    def levels(self, scope: ScopeId | None) -> frozenset[str]:
+        """The log levels that clients have set: those of `scope`, or all."""
+        ...
+
+    def log(self, scope: ScopeId, params: Json) -> None:
+        """Send a log message that no request caused to the clients of `scope` that want it; waits for none."""
+        ...
+
+    def tell(self, scope: ScopeId, method: str, params: Json) -> None:
+        """Send a notification to every handshake-era client of `scope`; waits for none."""
+        ...
+
+    async def ask(self, scope: ScopeId, method: str, params: Json) -> dict[str, Any]:
+        """Put a question that no request caused to a client of `scope` that can answer it.
+
+        Raises:
+            Rejection: none can, or it answered with a JSON-RPC error.
+        """
         ...
 
 

@@ -57,6 +57,10 @@ class View:
         """The first server, in the order of the file, at which the resource `uri` is listed."""
         return next((server for server, resource in self.resources if resource["uri"] == uri), None)
 
+    def has_template(self, template: str) -> str | None:
+        """The first server, in the order of the file, that lists `template` itself."""
+        return next((server for server, listed in self.templates if listed["uriTemplate"] == template), None)
+
     def template_of(self, uri: str) -> str | None:
         """The first server, in the order of the file, one of whose templates `uri` matches."""
         return next(

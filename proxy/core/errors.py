@@ -52,8 +52,18 @@ class ServerSilent(ProxyError):
         return f"server {self.server} sent neither a result nor progress for {self.limit:g} s"
 
 
+@dataclass(eq=False)
 class Unknown(ProxyError):
-    """A tool, prompt or resource that does not exist for the caller; the text is the one wording for it."""
+    """A tool, prompt or resource that does not exist for the caller; the text is the one wording for it.
+
+    `uri`: that of the resource, where it is one.
+    """
+
+    text: str
+    uri: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(eq=False)

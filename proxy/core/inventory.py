@@ -19,6 +19,30 @@ def items(value: object) -> Sequence[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
+def without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """`value` with the halves of characters in its texts replaced; the same object where there are none.
+
+    JSON can hold them, UTF-8 cannot.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        members = cast("Json", value)
+        changed = {without_lone_surrogates(key): without_lone_surrogates(member) for key, member in members.items()}
+        return changed if changed != members else members
+    if isinstance(value, list):
+        entries = cast("list[Any]", value)
+        replaced = [without_lone_surrogates(entry) for entry in entries]
+        return replaced if replaced != entries else entries
+    return value
+
+
+class Listed(list[dict[str, Any]]):
+    """A list that is sent again and again as it is; `encoded` is its JSON, once somebody has made it."""
+
+    encoded: bytes | None = None
+
+
 def _with_key(key: str, listed: Iterable[object]) -> tuple[Json, ...]:
     """The objects that have a non-empty text at `key`, by which they can be asked for; the first of equal ones."""
     found: dict[str, Json] = {}
@@ -56,6 +80,10 @@ class Offer:
             prompts=_with_key("name", prompts),
             instructions=instructions,
         )
+
+    def same(self, other: "Offer") -> bool:
+        """Whether both are the same JSON; to Python 1, 1.0 and true would be equal."""
+        return self == other and repr(self) == repr(other)
 
 
 Inventory: TypeAlias = Mapping[str, Offer]

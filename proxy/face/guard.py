@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 log = structlog.stdlib.get_logger("proxy.face")
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::\d+)?")
+_IPV6: Final = re.compile(r"(?<!\[)\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]")
 _LOOPBACK_ORIGIN: Final = r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
 
 
@@ -36,8 +37,13 @@ def is_loopback(name: str) -> bool:
 
 
 def origin_pattern(allowed: Iterable[str]) -> str:
-    """One regular expression for origins: loopback ones and the patterns in `allowed`."""
-    return "|".join((_LOOPBACK_ORIGIN, *(f"(?:{translate(pattern)})" for pattern in allowed)))
+    """One regular expression for origins: loopback ones and those in `allowed`, as patterns."""
+    return "|".join((_LOOPBACK_ORIGIN, *(f"(?:{translate(_pattern(origin))})" for origin in allowed)))
+
+
+def _pattern(written: str) -> str:
+    """A pattern of the configuration, in which an IPv6 address in brackets is no set of characters."""
+    return _IPV6.sub(r"[[]\1]", written)
 
 
 class Guard:
@@ -49,7 +55,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, any_address: bool) -> None:
         self._app = app
-        self._hosts = tuple(host.lower() for host in hosts)
+        self._hosts = tuple(_pattern(host.lower()) for host in hosts)
         self._origins = re.compile(origin_pattern(origins))
         self._any_address = any_address
 
@@ -74,7 +80,8 @@ class Guard:
         name = host_name(host)
         if name is None:
             return False
-        if is_loopback(name) or any(fnmatchcase(spelt, p) for p in self._hosts for spelt in (name, host.lower())):
+        spellings = (name, f"[{name}]", host.lower())  # in brackets, as IPv6 is written
+        if is_loopback(name) or any(fnmatchcase(spelt, p) for p in self._hosts for spelt in spellings):
             return True
         try:
             ipaddress.ip_address(name)

@@ -3,11 +3,14 @@
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
+import structlog
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp_types import INVALID_REQUEST
 from starlette.applications import Starlette
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
@@ -15,20 +18,24 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
 from proxy.core.settings import Settings
+from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
+from proxy.face.keepalive import KeepAlive
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
+
+log = structlog.stdlib.get_logger("proxy.face")
 
 HEALTH: Final = "/health"
 GRACE: Final = 1
 """Seconds that open requests have to end once the proxy stops."""
-
-
+RETRY: Final = 500
+"""Milliseconds after which a client is asked to come back for a stream that broke off."""
 SESSIONS: Final = 10_000
 """The bound on sessions, several of which can share a scope; scopes have their own."""
 
@@ -76,10 +83,16 @@ def http_app(
 ) -> Starlette:
     """The ASGI app; `manage` puts the keeper of sessions around the SDK's app, `health` tells how servers stand."""
     manager = StreamableHTTPSessionManager(
-        app=server, session_idle_timeout=settings.scope_idle, max_sessions=max(SESSIONS, settings.max_scopes)
+        app=server,
+        event_store=SessionEvents(),
+        retry_interval=RETRY,
+        session_idle_timeout=settings.scope_idle,
+        max_sessions=max(SESSIONS, settings.max_scopes),
+        max_request_body_size=settings.max_request_size,
     )
     hosts = (host, *settings.allowed_hosts)
-    endpoint = manage(StreamableHTTPASGIApp(manager))
+    sessions = manage(StreamableHTTPASGIApp(manager))
+    endpoint = KeepAlive(_NamingTheLimit(sessions, settings.max_request_size), settings.keep_alive)
 
     async def answer_health(request: Request) -> JSONResponse:
         told = health()
@@ -112,6 +125,34 @@ def http_app(
         exception_handlers={404: _nothing_here},
         lifespan=lifespan,
     )
+
+
+class _NamingTheLimit:
+    """An ASGI app around the SDK's, whose answer to a request that is too large does not say what is meant."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        text = f"The request is larger than {limit} bytes: proxy.max_request_size in the proxy's configuration"
+        error = {"code": INVALID_REQUEST, "message": text}
+        self._refusal = JSONResponse(
+            {"jsonrpc": "2.0", "id": None, "error": error}, status_code=HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        refused = False
+
+        async def watch(message: Message) -> None:
+            nonlocal refused
+            refused = refused or message.get("status") == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            if not refused:
+                await send(message)
+
+        await self._app(scope, receive, watch)
+        if refused:
+            log.warning("http.refused", limit=self._limit, setting="proxy.max_request_size")
+            await self._refusal(scope, receive, send)
 
 
 async def _nothing_here(_request: Request, _error: Exception) -> PlainTextResponse:

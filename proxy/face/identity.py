@@ -27,9 +27,9 @@ def principal_of(request: Request) -> str | None:
 
 
 class Identity:
-    """Turns requests into scopes by the table of design section 4; `own` is the scope of a stdio process."""
+    """Turns requests into scopes by the table of design section 4; `own`: that of a stdio process, if it is one."""
 
-    def __init__(self, own: ScopeId) -> None:
+    def __init__(self, own: ScopeId | None) -> None:
         self._own = own
 
     def scope(self, ctx: ServerRequestContext[Any, Any]) -> ScopeId:
@@ -41,6 +41,8 @@ class Identity:
         """
         request: Request | None = ctx.request
         if request is None:
+            if self._own is None:
+                raise RuntimeError("a request without HTTP where HTTP alone is served")
             return self._own
         return self.http_scope(request, ctx.protocol_version, request.headers.get(SESSION_HEADER))
 

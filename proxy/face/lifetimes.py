@@ -1,8 +1,6 @@
 """How long scopes live: while they are used, while a connection or listen stream is there, and idle for a while."""
 
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import anyio
 import structlog
@@ -16,35 +14,47 @@ log = structlog.stdlib.get_logger("proxy.face")
 class Lifetimes:
     """Ends scopes that nobody uses (design rule 13).
 
-    `idle`: seconds without a request after which a scope ends, unless `reaches(scope)`.
+    `idle`: seconds without a request after which a scope ends, unless `reaches(scope)`. `on_end`: called with each
+    that has ended.
     """
 
-    def __init__(self, store: ScopeStore, idle: float, clock: Clock, reaches: Callable[[ScopeId], bool]) -> None:
+    def __init__(
+        self,
+        store: ScopeStore,
+        idle: float,
+        clock: Clock,
+        reaches: Callable[[ScopeId], bool],
+        on_end: Callable[[ScopeId], None] = lambda _scope: None,
+    ) -> None:
         self._store = store
         self._idle = idle
         self._clock = clock
         self._reaches = reaches
-        self._in_use: Counter[ScopeId] = Counter()
+        self._on_end = on_end
+        self._in_use: dict[ScopeId, int] = {}
         self._last_used: dict[ScopeId, float] = {}
 
-    @asynccontextmanager
-    async def use(self, scope: ScopeId) -> AsyncGenerator[None]:
-        """Keep `scope` alive inside the block."""
-        self._in_use[scope] += 1
-        try:
-            yield
-        finally:
+    def begun(self, scope: ScopeId) -> None:
+        """A use of `scope` begins, which keeps it alive until the matching `ended`."""
+        self._in_use[scope] = self._in_use.get(scope, 0) + 1
+
+    async def ended(self, scope: ScopeId) -> None:
+        """A use ends; a scope that was refused leaves nothing behind."""
+        if self._in_use[scope] == 1:
+            del self._in_use[scope]
+        else:
             self._in_use[scope] -= 1
-            if not self._in_use[scope]:
-                del self._in_use[scope]
-            with anyio.CancelScope(shield=True):  # a refused scope leaves nothing behind
-                if await self._store.get(scope) is not None:
-                    self._last_used[scope] = self._clock()
+        if scope not in self._last_used:
+            with anyio.CancelScope(shield=True):
+                if await self._store.get(scope) is None:
+                    return
+        self._last_used[scope] = self._clock()
 
     async def end(self, scope: ScopeId) -> None:
         """End `scope` now."""
         self._last_used.pop(scope, None)
         await self._store.remove(scope)
+        self._on_end(scope)
         log.debug("scope.ended", scope=str(scope))
 
     async def sweep(self) -> None:

@@ -4,17 +4,19 @@ Answers are parsed JSON and skip the SDK's result models, which would drop what 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import structlog
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     SERVER_INFO_META_KEY,
+    CompletionsCapability,
+    LoggingCapability,
     PromptsCapability,
     ResourcesCapability,
     ServerCapabilities,
@@ -22,23 +24,26 @@ from mcp_types import (
     SubscriptionsListenResult,
     ToolsCapability,
 )
-from mcp_types.methods import CACHEABLE_METHODS, validate_client_request
+from mcp_types.methods import CACHEABLE_METHODS, CLIENT_REQUESTS, validate_client_request
 from starlette.requests import Request
 
 from proxy import __version__
+from proxy.core.capabilities import ANYTHING
 from proxy.core.catalogue import Catalogue
 from proxy.core.errors import ProxyError, Rejection, Unknown
-from proxy.core.inventory import is_json
+from proxy.core.inventory import Json, is_json, without_lone_surrogates
 from proxy.core.scope import ScopeId, connected
 from proxy.core.wording import INSTRUCTIONS
+from proxy.face.channel import RequestChannel, declared_by
+from proxy.face.clients import ClientRegistry
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
 from proxy.face.lifetimes import Lifetimes
-from proxy.face.notices import NOTIFICATIONS, Notices
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
 from proxy.gateway.skills import Skills
-from proxy.ports import Caller, ListKind
+from proxy.gateway.subscriptions import Subscriptions
+from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -46,24 +51,11 @@ NAME = "mcp-skill-proxy"
 RESOURCE_NOT_FOUND = -32002
 """The handshake era's code for a resource that does not exist (2025-11-25, server/resources)."""
 
+_HOP_KEYS = frozenset({"ttlMs", "cacheScope", "resultType", "_meta"})
+"""What of a result may belong to the hop that it came by."""
+
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Answer: TypeAlias = Callable[[Caller, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class RequestChannel:
-    """A `Channel` over the request that is being answered."""
-
-    ctx: Context
-
-    async def list_changed(self, kind: ListKind) -> None:
-        """Send the notice on the request's own stream, which no modern request may carry."""
-        if era_of(self.ctx.protocol_version) == "handshake":
-            await self.ctx.session.send_notification(NOTIFICATIONS[kind], related_request_id=self.ctx.request_id)
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Send progress with the client's own token."""
-        await self.ctx.session.report_progress(progress, total, message)
 
 
 class ProxyServer(Server[dict[str, Any]]):
@@ -77,7 +69,8 @@ class ProxyServer(Server[dict[str, Any]]):
         listing: Listing,
         forwarding: Forwarding,
         skills: Skills,
-        notices: Notices,
+        subscriptions: Subscriptions,
+        clients: ClientRegistry,
         lifetimes: Lifetimes,
     ) -> None:
         super().__init__(
@@ -89,22 +82,31 @@ class ProxyServer(Server[dict[str, Any]]):
         )
         self._identity = identity
         self._gate = gate
-        self._notices = notices
+        self._forwarding = forwarding
+        self._clients = clients
         self._lifetimes = lifetimes
         self._answers: dict[str, Answer] = {
             "tools/list": _list("tools", listing.tools),
             "tools/call": skills.call,
-            "resources/list": _list("resources", listing.resources),
-            "resources/templates/list": _list("resourceTemplates", listing.templates),
-            "resources/read": forwarding.read_resource,
-            "prompts/list": _list("prompts", listing.prompts),
-            "prompts/get": forwarding.get_prompt,
         }
-        for kind in ("resources", "prompts"):
-            if not _can_show(gate.catalogue, kind):
-                for method in [name for name in self._answers if name.startswith(kind)]:
-                    del self._answers[method]
-        self.middleware.append(self._answer)
+        if _can_show(gate.catalogue, "resources"):
+            self._answers |= {
+                "resources/list": _list("resources", listing.resources),
+                "resources/templates/list": _list("resourceTemplates", listing.templates),
+                "resources/read": forwarding.read_resource,
+                "resources/subscribe": subscriptions.subscribe,
+                "resources/unsubscribe": subscriptions.unsubscribe,
+                "completion/complete": forwarding.complete,
+            }
+        if _can_show(gate.catalogue, "prompts"):
+            self._answers |= {
+                "prompts/list": _list("prompts", listing.prompts),
+                "prompts/get": forwarding.get_prompt,
+                "completion/complete": forwarding.complete,
+            }
+        if gate.catalogue.needed:
+            self._answers["logging/setLevel"] = self._set_level
+        self.middleware[:] = [self._answer]  # without the SDK's spans, which cost each call more than all of our own
 
     def get_capabilities(
         self,
@@ -114,74 +116,140 @@ class ProxyServer(Server[dict[str, Any]]):
         *,
         protocol_version: str | None = None,  # noqa: ARG002
     ) -> ServerCapabilities:
-        """What some skill can make visible; every list says that it changes, or clients would not read it again."""
+        """What something behind us can answer; every list says that it changes, or clients would not read it again."""
+        answers = self._answers
         return ServerCapabilities(
             tools=ToolsCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True) if "resources/list" in self._answers else None,
-            prompts=PromptsCapability(list_changed=True) if "prompts/list" in self._answers else None,
+            resources=ResourcesCapability(list_changed=True, subscribe=True) if "resources/list" in answers else None,
+            prompts=PromptsCapability(list_changed=True) if "prompts/list" in answers else None,
+            completions=CompletionsCapability() if "completion/complete" in answers else None,
+            logging=LoggingCapability() if "logging/setLevel" in answers else None,
         )
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware: our own methods are answered here, the rest by the SDK."""
-        if ctx.method == "initialize" or not _has_session(ctx):
+        if ctx.method == "initialize":
+            return await self._initialize(ctx, call_next)
+        if not _has_session(ctx):
             return await call_next(ctx)
         scope = self._identity.scope(ctx)
+        self._lifetimes.begun(scope)
         try:
-            async with self._lifetimes.use(scope):
-                await self._meet(scope, ctx)
-                answer = self._answers.get(ctx.method)
-                if answer is None or ctx.request_id is None or _too_early(ctx):
-                    return await call_next(ctx)
-                validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
-                return self._envelope(ctx, await answer(self._caller(scope, ctx), ctx.params or {}))
+            if _too_early(ctx):
+                return await call_next(ctx)
+            channel = await self._meet(scope, ctx)
+            answer = self._answers.get(ctx.method)
+            if answer is None or ctx.request_id is None or not _exists(ctx):
+                if ctx.method == "notifications/roots/list_changed":
+                    self._gate.upstreams.roots_changed(scope)
+                return await call_next(ctx)
+            params: Json = ctx.params or {}
+            if not _is_plain_call(ctx.method, params):
+                validate_client_request(ctx.method, ctx.protocol_version, params)
+            caller = self._caller(scope, ctx, channel)
+            await self._check_headers(caller, ctx)
+            result = self._envelope(ctx, await answer(caller, params))
+            # The SDK writes this era's event streams as UTF-8, and loses what it cannot write.
+            streamed = ctx.request is not None and channel.era == "handshake"
+            return without_lone_surrogates(result) if streamed else result
         except ProxyError as error:
             if ctx.request_id is None:  # nobody waits for an answer to a notification
                 return None
             raise _wire_error(error, ctx) from None
+        finally:
+            await self._lifetimes.ended(scope)
 
-    async def _meet(self, scope: ScopeId, ctx: Context) -> None:
-        """Take note of the connection that a request came on.
+    async def _initialize(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """On stdio, servers of skills that are active from the start begin now, told what this client can be asked."""
+        result = await call_next(ctx)
+        if ctx.request is None:
+            declared = (ctx.params or {}).get("capabilities")
+            await self._greet(self._identity.scope(ctx), declared if is_json(declared) else {})
+        return result
+
+    async def _greet(self, scope: ScopeId, capabilities: Json) -> None:
+        self._clients.declare(scope, capabilities)
+        await self._gate.state(scope)
+
+    async def _meet(self, scope: ScopeId, ctx: Context) -> RequestChannel:
+        """Take note of the client that a request comes from.
 
         Raises:
             TooManyScopes: its scope is one too many.
         """
         connection = self._identity.connection(ctx)
-        if connection is None or _too_early(ctx) or not self._notices.meet(scope, connection, ctx.session):
-            return
-        try:
-            await self._gate.change(scope, lambda state: connected(state, connection))
-        except ProxyError as error:
-            self._notices.part(scope, connection)
-            log.warning("scope.refused", scope=str(scope), reason=str(error))
-            raise
+        if connection is None:
+            channel = RequestChannel.modern(ctx)
+            # Each request may come from another client: what one of them cannot answer is refused when it is asked.
+            self._clients.declare(scope, channel.capabilities if ctx.request is None else ANYTHING)
+            if ctx.method == "server/discover" and ctx.request is None:
+                await self._gate.state(scope)
+            return channel
+        known = self._clients.wants(scope, connection)
+        if known is None:
+            known = None, declared_by(ctx)
+            self._clients.meet(scope, connection, ctx.session, known[1], stream=ctx.request is None)
+            try:
+                await self._gate.change(scope, lambda state: connected(state, connection))
+            except ProxyError as error:
+                self._clients.part(scope, connection)
+                log.warning("scope.refused", scope=str(scope), reason=str(error))
+                raise
+        return RequestChannel(ctx, "handshake", *known)
 
-    def _caller(self, scope: ScopeId, ctx: Context) -> Caller:
+    def _caller(self, scope: ScopeId, ctx: Context, channel: RequestChannel) -> Caller:
         client = ctx.session.client_params
         return Caller(
             scope=scope,
-            era=era_of(ctx.protocol_version),
+            era=channel.era,
             connection=self._identity.connection(ctx),
             client=client.client_info.name if client is not None else "",
-            channel=RequestChannel(ctx),
+            channel=channel,
         )
+
+    async def _check_headers(self, caller: Caller, ctx: Context) -> None:
+        """Hold `Mcp-Param-*` headers against the arguments (2026-07-28, basic/transports/streamable-http).
+
+        Raises:
+            MCPError: they differ.
+        """
+        request: Request | None = ctx.request
+        params = ctx.params or {}
+        if request is None or caller.era == "handshake" or ctx.method != "tools/call":
+            return
+        schema = await self._forwarding.input_schema(caller, params["name"])
+        if schema is not None:
+            rejection = validate_mcp_param_headers(schema, params.get("arguments") or {}, request.headers)
+            if rejection is not None:
+                raise MCPError(rejection.code, rejection.message, rejection.data)
+
+    async def _set_level(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        self._clients.set_level(caller.scope, caller.connection or "", params["level"])
+        self._gate.upstreams.set_levels()
+        return {}
 
     async def _listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         scope = self._identity.scope(ctx)
         await self._gate.state(scope)
-        return await self._notices.listen(scope, ctx, params)
+        return await self._clients.listen(scope, ctx, params)
 
     def _envelope(self, ctx: Context, result: Mapping[str, Any]) -> dict[str, Any]:
         """A result in the caller's era: what belongs to the other hop alone is taken off, ours is put on."""
-        out = {key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope", "resultType")}
-        meta = out.pop("_meta", None)
+        modern = era_of(ctx.protocol_version) == "modern"
+        if not modern and _HOP_KEYS.isdisjoint(result):
+            return dict(result)
+        out = {key: value for key, value in result.items() if key not in _HOP_KEYS}
+        meta = result.get("_meta")
         kept = {key: value for key, value in meta.items() if key != SERVER_INFO_META_KEY} if is_json(meta) else {}
-        if era_of(ctx.protocol_version) == "modern":
+        if modern:
             out["resultType"] = result.get("resultType", "complete")
             if ctx.method in CACHEABLE_METHODS:
                 out |= {"ttlMs": 0, "cacheScope": "private"}
             kept[SERVER_INFO_META_KEY] = self.server_info_stamp
         if kept or meta == {}:
             out["_meta"] = kept
+        elif "_meta" in result and not is_json(meta):
+            out["_meta"] = meta
         return out
 
 
@@ -203,6 +271,21 @@ def _no_schema(_name: str) -> None:
     """No schema to check `Mcp-Param-*` headers by: without this the SDK would list all tools on every call."""
 
 
+def _is_plain_call(method: str, params: Json) -> bool:
+    """Whether a request is a tool call of nothing but a name and arguments, which need no model to be checked."""
+    return (
+        method == "tools/call"
+        and len(params) == 2  # noqa: PLR2004 - the two
+        and isinstance(params.get("name"), str)
+        and isinstance(params.get("arguments"), dict)
+    )
+
+
+def _exists(ctx: Context) -> bool:
+    """Whether the revision that the client speaks has the method; the SDK refuses it otherwise."""
+    return (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS
+
+
 def _too_early(ctx: Context) -> bool:
     """Whether the handshake is not done yet; the SDK then refuses the request."""
     return era_of(ctx.protocol_version) == "handshake" and ctx.session.client_params is None
@@ -215,9 +298,13 @@ def _has_session(ctx: Context) -> bool:
 
 
 def _wire_error(error: ProxyError, ctx: Context) -> MCPError:
+    """An error in the words of the client's era, which have another code for a resource that does not exist."""
+    reads = ctx.method.startswith("resources/")
+    modern = era_of(ctx.protocol_version) == "modern"
     if isinstance(error, Rejection):
-        return MCPError(error.code, error.message, error.data)
+        code = INVALID_PARAMS if reads and modern and error.code == RESOURCE_NOT_FOUND else error.code
+        return MCPError(code, error.message, error.data)
     if isinstance(error, Unknown):
-        legacy_resource = ctx.method == "resources/read" and era_of(ctx.protocol_version) == "handshake"
-        return MCPError(RESOURCE_NOT_FOUND if legacy_resource else INVALID_PARAMS, str(error))
+        code = RESOURCE_NOT_FOUND if reads and not modern else INVALID_PARAMS
+        return MCPError(code, str(error), {"uri": error.uri} if error.uri is not None else None)
     return MCPError(INTERNAL_ERROR, str(error))

@@ -1,21 +1,24 @@
-"""Which path an HTTP session was opened on, and when it ends.
+"""The HTTP sessions: the path that each was opened on, its event streams, and its end.
 
 The SDK binds a session to its credential alone, accepts it on any path, and tells nobody of its end.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from mcp.server.streamable_http import check_accept_headers
 from mcp_types import INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.scope import ScopeId
-from proxy.face.identity import SESSION_HEADER, Identity
+from proxy.face.events import OF_A_REQUEST, Events
+from proxy.face.identity import SESSION_HEADER, Identity, principal_of
+from proxy.face.streams import OwnStream, Place, Resumable
 from proxy.ports import Clock
 
 
@@ -24,14 +27,17 @@ class _Session:
     path: str
     scope: ScopeId
     last_used: float
+    events: Events
     in_flight: int = 0
+    own_stream: Place = field(default_factory=Place)
 
 
 class Sessions:
     """An ASGI app around the SDK's: refuses a session on another path than its own, and notices when one is over.
 
-    `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them; `on_end` is called with the
-    scope and the session's id.
+    `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them. `on_end` is called with the
+    scope and the session's id; `on_stream` with both and True when the session's own event stream has begun, False when
+    it has ended. A new request for a stream ends the one before; with `Last-Event-ID` it goes on after that event.
     """
 
     def __init__(
@@ -41,12 +47,14 @@ class Sessions:
         idle: float,
         clock: Clock,
         on_end: Callable[[ScopeId, str], Awaitable[None]],
+        on_stream: Callable[[ScopeId, str, bool], None],
     ) -> None:
         self._app = app
         self._identity = identity
         self._idle = idle
         self._clock = clock
         self._on_end = on_end
+        self._on_stream = on_stream
         self._sessions: dict[str, _Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,44 +65,77 @@ class Sessions:
             return
         session_id = headers.get(SESSION_HEADER)
         if session_id is None:
-            await self._app(scope, receive, self._watching_for_a_new_one(scope, send))
+            kept = Events(self._clock)
+            response = Resumable(receive, self._watching_for_a_new_one(scope, send, kept), kept)
+            await self._answer(kept, scope, response)
             return
         session = self._sessions.get(session_id)
-        if session is None or session.path != _path(scope):
+        request = Request(scope)
+        if session is None or session.path != _path(scope) or session.scope.principal != principal_of(request):
             await _NOT_FOUND(scope, receive, send)
             return
-        status = HTTPStatus.INTERNAL_SERVER_ERROR.value
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         session.in_flight += 1
         try:
-            await self._app(scope, receive, watch)
+            if scope["method"] == "GET" and check_accept_headers(request)[1]:
+                await self._stream(session_id, session, scope, receive, send)
+                return
+            response = Resumable(receive, send, session.events)
+            await self._answer(session.events, scope, response)
         finally:
             session.in_flight -= 1
             session.last_used = self._clock()
-        # Another's credential gets 404 as well, without the session being over: only its owner's DELETE ends it.
-        if scope["method"] == "DELETE" and status < HTTPStatus.MULTIPLE_CHOICES:
+        if scope["method"] == "DELETE" and response.status < HTTPStatus.MULTIPLE_CHOICES:
             await self._end(session_id)
 
     async def sweep(self) -> None:
-        """Notice the sessions that the SDK has forgotten: idle for its idle time, with no request in work."""
+        """Notice the sessions that the SDK has forgotten: idle for its idle time, with no request in work.
+
+        Those that go on forget events that nobody has come back for.
+        """
         now = self._clock()
         for session_id, session in list(self._sessions.items()):
             if not session.in_flight and now - session.last_used > self._idle:
                 await self._end(session_id)
+            else:
+                session.events.sweep()
 
-    def _watching_for_a_new_one(self, scope: Scope, send: Send) -> Send:
+    async def _stream(self, session_id: str, session: _Session, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for an event stream: of the session, or of a request whose stream broke off."""
+        last = Headers(scope=scope).get("last-event-id", "")
+        stream = session.events.find(last)
+        if stream is None and last.startswith(OF_A_REQUEST):
+            await _GONE(scope, receive, send)
+            return
+        if stream is not None and not stream.own:
+            await self._answer(session.events, scope, Resumable(receive, send, session.events, stream))
+            return
+
+        def on_change(begun: bool) -> None:  # noqa: FBT001 - what `on_stream` is called with
+            self._on_stream(session.scope, session_id, begun)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            with session.events.current():
+                await self._app(scope, receive, send)
+
+        wanted = _from_the_start(scope) if stream is None else scope
+        await session.own_stream.serve(app, wanted, OwnStream(receive, send, on_change))
+
+    async def _answer(self, kept: Events, scope: Scope, response: Resumable) -> None:
+        """Have the app answer a request, and keep what it sends for as long as the client may have missed it."""
+        try:
+            with kept.current():
+                await self._app(scope, response.receive, response.send)
+        finally:
+            response.ended()
+        await response.finish()
+
+    def _watching_for_a_new_one(self, scope: Scope, send: Send, kept: Events) -> Send:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.MULTIPLE_CHOICES:
                 opened = Headers(raw=message["headers"]).get(SESSION_HEADER)
                 if opened is not None:
                     whose = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], opened)
-                    self._sessions[opened] = _Session(_path(scope), whose, self._clock())
+                    self._sessions[opened] = _Session(_path(scope), whose, self._clock(), kept)
             await send(message)
 
         return watch
@@ -102,7 +143,15 @@ class Sessions:
     async def _end(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            session.events.close()
             await self._on_end(session.scope, session_id)
+
+
+def _from_the_start(scope: Scope) -> Scope:
+    """`scope` without the event that a stream is to go on after: it is not known, and the SDK would answer nothing."""
+    headers = MutableHeaders(raw=list(scope["headers"]))
+    del headers["last-event-id"]
+    return {**scope, "headers": headers.raw}
 
 
 def _path(scope: Scope) -> str:
@@ -112,4 +161,12 @@ def _path(scope: Scope) -> str:
 
 _NOT_FOUND = JSONResponse(
     {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": "Session not found"}}, status_code=404
+)
+_GONE = JSONResponse(
+    {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": INVALID_REQUEST, "message": "No stream with this Last-Event-ID is kept: it is over"},
+    },
+    status_code=400,
 )

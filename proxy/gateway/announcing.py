@@ -1,9 +1,10 @@
 """Telling the clients of a scope that a list has changed: once per effective change, never for none (rule 17)."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from anyio.abc import TaskGroup
 
@@ -26,10 +27,21 @@ class _Change:
 
 
 class Announcer:
-    """Compares each scope's lists with what its clients were last told, and sends a notice where they differ."""
+    """Compares each scope's lists with what its clients were last told, and sends a notice where they differ.
 
-    def __init__(self, gate: Gate, notifier: Notifier, settings: Settings, tasks: TaskGroup) -> None:
+    `on_change`: called after the lists of some scope, or what servers offer, have changed.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        notifier: Notifier,
+        settings: Settings,
+        tasks: TaskGroup,
+        on_change: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         self._gate = gate
+        self._on_change = on_change
         self._notifier = notifier
         self._stable = settings.modern_listing == "stable"
         self._tasks = tasks
@@ -59,7 +71,7 @@ class Announcer:
 
         def tell(state: ScopeState) -> ScopeState:
             nonlocal change
-            change = _Change(state.lists, self._gate.lists(state.active))
+            change = _Change(state.lists, self._gate.lists(scope, state.active))
             return announced(state, change.after)
 
         if await self._gate.store.get(scope) is None:
@@ -74,6 +86,8 @@ class Announcer:
                 self._notifier.list_changed(scope, kind, "modern")
         if via is not None and own is not None:
             await self._tell(via, own, changed)
+        if change.before != change.after:
+            self._tasks.start_soon(self._on_change)
 
     async def _tell(self, via: Caller, own: str, kinds: Sequence[ListKind]) -> None:
         """Tell the caller on its request's own stream; what does not get through there goes out on its other one."""
@@ -89,11 +103,11 @@ class Announcer:
     async def run(self) -> None:
         """Announce, scope by scope, what changes of the servers' offers change, until cancelled."""
         upstreams = self._gate.upstreams
-        seen = upstreams.inventory()
+        seen = 0
         while True:
-            await upstreams.changed(seen)
-            seen = upstreams.inventory()
+            seen = await upstreams.changed(seen)
             for scope in await self._gate.store.scopes():
                 if scope not in self._held:
                     with suppress(ProxyError):  # it has ended meanwhile
                         await self.announce(scope)
+            await self._on_change()

@@ -2,21 +2,23 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 
 from proxy.core import wording
 from proxy.core.decision import Absence, Route, View, missing
-from proxy.core.errors import NotDelivered, ServerLost, ServerSilent, ServerUnavailable, Unknown
+from proxy.core.errors import NotDelivered, Rejection, ServerLost, ServerSilent, ServerUnavailable, Unknown
 from proxy.core.inventory import is_json, items
-from proxy.core.scope import called, handed_out
+from proxy.core.scope import ScopeId, called, handed_out
 from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
+from proxy.gateway.rounds import Rounds
 from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.gateway")
 
+METHOD_NOT_FOUND: Final = -32601
 
 Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 """The server that a request goes to, and the parameters that it gets there."""
@@ -27,10 +29,11 @@ class Withdrawn(Exception):
 
 
 class Forwarding:
-    """Calls tools, gets prompts and reads resources for callers, through the gate."""
+    """Calls tools, gets prompts, reads and completes resources for callers, through the gate."""
 
-    def __init__(self, gate: Gate, settings: Settings) -> None:
+    def __init__(self, gate: Gate, rounds: Rounds, settings: Settings) -> None:
         self._gate = gate
+        self._rounds = rounds
         self._settings = settings
 
     async def call_tool(self, caller: Caller, params: Mapping[str, Any], *, direct: bool = True) -> dict[str, Any]:
@@ -44,10 +47,11 @@ class Forwarding:
             Rejection: the server's own JSON-RPC error.
         """
         name: str = params["name"]
-        found = await self._find_tool(caller, name)
+        state = await self._gate.state(caller.scope)
+        found = self._gate.sight(caller.scope, state.active).view.tools.get(name) or await self._seek(caller, name)
         if not isinstance(found, Route):
             return found
-        if direct:
+        if direct and called(state, caller.connection, name) is not state:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
 
         async def same() -> bool:
@@ -82,7 +86,7 @@ class Forwarding:
             found = (await self._view(caller)).prompts.get(name)
             return None if found is None else (found.server, {**params, "name": found.original})
 
-        return await self._read(caller, "prompts/get", find, f"Unknown prompt: {name}")
+        return await self._read(caller, "prompts/get", find, Unknown(f"Unknown prompt: {name}"))
 
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/read` at the server that owns the URI; its result as it came.
@@ -95,13 +99,59 @@ class Forwarding:
         uri: str = params["uri"]
 
         async def find() -> Destination | None:
-            server = await self._owner(caller, uri)
+            server = await self.owner(caller.scope, uri)
             return None if server is None else (server, params)
 
-        return await self._read(caller, "resources/read", find, f"Unknown resource: {uri}")
+        return await self._read(caller, "resources/read", find, Unknown(f"Unknown resource: {uri}", uri))
+
+    async def complete(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `completion/complete` at the server of the prompt or resource; its result as it came.
+
+        A server that completes nothing has no values.
+
+        Raises:
+            Unknown: no such prompt or resource exists for the caller.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+            Rejection: the server's own JSON-RPC error.
+        """
+        ref: Mapping[str, Any] = params["ref"]
+        what = str(ref.get("name", ref.get("uri")))
+
+        async def find() -> Destination | None:
+            if ref["type"] == "ref/resource":
+                view = await self._view(caller)
+                server = view.has_template(what) or await self.owner(caller.scope, what)
+                return None if server is None else (server, params)
+            found = (await self._view(caller)).prompts.get(what)
+            return None if found is None else (found.server, {**params, "ref": {**ref, "name": found.original}})
+
+        kind = "resource" if ref["type"] == "ref/resource" else "prompt"
+        try:
+            return await self._read(caller, "completion/complete", find, Unknown(f"Unknown {kind}: {what}"))
+        except Rejection as error:
+            if error.code == METHOD_NOT_FOUND:
+                return {"completion": {"values": []}}
+            raise
+
+    async def input_schema(self, caller: Caller, name: str) -> object:
+        """The input schema of a tool that the caller sees; None when it sees no such tool."""
+        route = (await self._view(caller)).tools.get(name)
+        return None if route is None else route.definition.get("inputSchema")
+
+    async def owner(self, scope: ScopeId, uri: str) -> str | None:
+        """The server that `uri` is read at (design rule 6): where it is listed, that handed it out, or has a template.
+
+        What was handed out counts while a skill of that server is active.
+        """
+        state = await self._gate.state(scope)
+        view = self._gate.sight(scope, state.active).view
+        giver = state.handed_out.get(uri)
+        if giver not in self._gate.catalogue.servers_of(state.active):
+            giver = None
+        return view.lister_of(uri) or giver or view.template_of(uri)
 
     async def _read(
-        self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: str
+        self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: Unknown
     ) -> dict[str, Any]:
         """Send what changes nothing, and so may run twice, to where `find` says, now and once there is a connection."""
         found = await find()
@@ -115,55 +165,41 @@ class Forwarding:
         if found is not None:
             with suppress(Withdrawn):
                 return await self._send(caller, found[0], method, found[1], same, repeat=True)
-        raise Unknown(unknown)
+        raise unknown
 
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""
-        await self._gate.wait_for_servers((await self._gate.state(caller.scope)).active, self._settings.list_wait)
+        active = (await self._gate.state(caller.scope)).active
+        await self._gate.wait_for_servers(caller.scope, active, self._settings.list_wait)
 
     async def _view(self, caller: Caller) -> View:
-        return self._gate.sight((await self._gate.state(caller.scope)).active).view
+        return self._gate.sight(caller.scope, (await self._gate.state(caller.scope)).active).view
 
-    async def _owner(self, caller: Caller, uri: str) -> str | None:
-        """The server that `uri` is read at (design rule 6): where it is listed, that handed it out, or has a template.
-
-        What was handed out counts while a skill of that server is active.
-        """
-        state = await self._gate.state(caller.scope)
-        view = self._gate.sight(state.active).view
-        giver = state.handed_out.get(uri)
-        if giver not in self._gate.catalogue.servers_of(state.active):
-            giver = None
-        return view.lister_of(uri) or giver or view.template_of(uri)
-
-    async def _find_tool(self, caller: Caller, name: str) -> Route | dict[str, Any]:
-        """The route of `name`, or the refusal that helps; a server that is on its way is waited for.
+    async def _seek(self, caller: Caller, name: str) -> Route | dict[str, Any]:
+        """The route of a tool that is not exposed yet, once its server is there; or the refusal that helps.
 
         Raises:
             Unknown: no tool of that name exists for the caller.
         """
         gate = self._gate
-        route = (await self._view(caller)).tools.get(name)
-        if route is not None:
-            return route
         state = await gate.state(caller.scope)
-        absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
+        absent = missing(gate.catalogue, state, gate.upstreams.inventory(caller.scope), name)
         if absent is None or absent.why is Absence.UNAVAILABLE:
             if absent is None:
                 await self._wait_for_servers(caller)
             else:
                 with suppress(ServerUnavailable):  # told below, by the server's status
-                    await gate.upstreams.connected(absent.server)
+                    await gate.upstreams.connected(absent.server, caller.scope)
             route = (await self._view(caller)).tools.get(name)
             if route is not None:
                 return route
             state = await gate.state(caller.scope)
-            absent = missing(gate.catalogue, state, gate.upstreams.inventory(), name)
+            absent = missing(gate.catalogue, state, gate.upstreams.inventory(caller.scope), name)
         if absent is None:
             raise Unknown(wording.unknown_tool(name))
         if absent.why is not Absence.UNAVAILABLE:
             return wording.refusal(wording.not_active(name, absent))
-        status = gate.upstreams.status(absent.server)
+        status = gate.upstreams.status(absent.server, caller.scope)
         if status.state == "ready":
             raise Unknown(wording.unknown_tool(name))
         return wording.refusal(wording.not_available(name, absent.server, status.reason or status.state))
@@ -178,20 +214,21 @@ class Forwarding:
         *,
         repeat: bool,
     ) -> dict[str, Any]:
-        """Send a request to `server`, once the connection is there and the decision is still the `same`.
+        """Send a request to `server`, once it is its turn on a connection and the decision is still the `same`.
 
         A lost connection is made again once; `repeat` says whether the request may run twice.
 
         Raises:
-            Withdrawn: the wait for the connection has changed the decision; nothing was sent.
+            Withdrawn: the wait for the connection or the turn has changed the decision; nothing was sent.
         """
         for last in (False, True):
-            link = await self._gate.upstreams.connected(server)
-            if not await same():
-                raise Withdrawn
-            log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
+            link = await self._gate.upstreams.connected(server, caller.scope)
             try:
-                return await link.request(method, params, caller.channel.progress)
+                async with link.turn(method):
+                    if not await same():
+                        raise Withdrawn
+                    log.debug("request.forwarded", method=method, server=server, scope=caller.scope)
+                    return await self._rounds.exchange(link, caller, server, method, params)
             except NotDelivered as error:
                 if last:
                     raise ServerUnavailable(server, error.reason) from error

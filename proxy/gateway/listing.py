@@ -1,10 +1,9 @@
 """What a caller's lists show."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
+from proxy.core.inventory import Listed
 from proxy.core.settings import Settings
-from proxy.core.skill_tool import skill_call_tool
 from proxy.gateway.gate import Gate, Sight
 from proxy.ports import Caller
 
@@ -16,22 +15,20 @@ class Listing:
         self._gate = gate
         self._settings = settings
 
-    async def tools(self, caller: Caller) -> list[dict[str, Any]]:
+    async def tools(self, caller: Caller) -> Listed:
         """The tools that `caller` sees, `SKILL` first."""
-        shown = (await self._sight(caller)).tools
-        own = 1 if self._gate.catalogue.skills else 0
-        call = [skill_call_tool()] if self.shows_call_route(caller) else []
-        return [*shown[:own], *call, *shown[own:]]
+        sight = await self._sight(caller)
+        return sight.with_call if self.shows_call_route(caller) else sight.tools
 
-    async def resources(self, caller: Caller) -> Sequence[dict[str, Any]]:
+    async def resources(self, caller: Caller) -> Listed:
         """The resources of all servers that `caller` may see."""
         return (await self._sight(caller)).resources
 
-    async def templates(self, caller: Caller) -> Sequence[dict[str, Any]]:
+    async def templates(self, caller: Caller) -> Listed:
         """The resource templates of all servers that `caller` may see."""
         return (await self._sight(caller)).templates
 
-    async def prompts(self, caller: Caller) -> Sequence[dict[str, Any]]:
+    async def prompts(self, caller: Caller) -> Listed:
         """The prompts of all servers that `caller` may see."""
         return (await self._sight(caller)).prompts
 
@@ -49,8 +46,8 @@ class Listing:
 
     async def _sight(self, caller: Caller) -> Sight:
         """What `caller` sees, after waiting a little for servers that are on their way."""
-        await self._gate.wait_for_servers(await self._active(caller), self._settings.list_wait)
-        return self._gate.sight(await self._active(caller))
+        await self._gate.wait_for_servers(caller.scope, await self._active(caller), self._settings.list_wait)
+        return self._gate.sight(caller.scope, await self._active(caller))
 
     async def _active(self, caller: Caller) -> Collection[str]:
         """The skills that the lists of `caller` go by."""

@@ -97,12 +97,12 @@ class Skills:
         again = skill.id in (await gate.state(caller.scope)).active
         async with self._announcer.one_change(caller):
             await gate.change(caller.scope, lambda state: activated(state, skill.id))
-            await self._servers_of(skill)
+            await self._servers_of(skill, caller)
         state = await gate.state(caller.scope)
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
-        view = decide(gate.catalogue, state.active, gate.upstreams.inventory(), Step(skill.id))
-        exposed = gate.sight(state.active).view.tools
-        offers = gate.upstreams.inventory()
+        offers = gate.upstreams.inventory(caller.scope)
+        view = decide(gate.catalogue, state.active, offers, Step(skill.id))
+        exposed = gate.sight(caller.scope, state.active).view.tools
         return wording.activation(
             skill,
             state.active,
@@ -115,7 +115,7 @@ class Skills:
                 for server in gate.catalogue.servers_of([skill.id])
                 if server in offers and (text := offers[server].instructions)
             ],
-            problems=self._problems(skill),
+            problems=self._problems(skill, caller),
         )
 
     async def _offload(self, caller: Caller, wanted: str, skill: Skill | None) -> dict[str, Any]:
@@ -129,22 +129,23 @@ class Skills:
         return wording.offloading(wanted, state.active, was_active=was_active)
 
     async def _read_tool(self, caller: Caller, skill: Skill, tool: str) -> dict[str, Any]:
-        await self._servers_of(skill)
+        await self._servers_of(skill, caller)
         state = await self._gate.state(caller.scope)
-        view: View = decide(self._gate.catalogue, state.active, self._gate.upstreams.inventory(), Step(skill.id))
+        inventory = self._gate.upstreams.inventory(caller.scope)
+        view: View = decide(self._gate.catalogue, state.active, inventory, Step(skill.id))
         route = view.tools.get(tool) or next((r for r in view.tools.values() if r.original == tool), None)
         if route is None:
-            return wording.tool_not_in_skill(skill, tool, view.tools, self._problems(skill))
+            return wording.tool_not_in_skill(skill, tool, view.tools, self._problems(skill, caller))
         return wording.tool_schema(skill, state.active, route)
 
-    async def _servers_of(self, skill: Skill) -> None:
+    async def _servers_of(self, skill: Skill, caller: Caller) -> None:
         servers = self._gate.catalogue.servers_of([skill.id])
-        self._gate.upstreams.need(servers)
-        await self._gate.upstreams.settled(servers, self._settings.activation_wait)
+        self._gate.upstreams.need(servers, caller.scope)
+        await self._gate.upstreams.settled(servers, caller.scope, self._settings.activation_wait)
 
-    def _problems(self, skill: Skill) -> list[Problem]:
-        catalogue = self._gate.catalogue
-        statuses = [(server, self._gate.upstreams.status(server)) for server in catalogue.servers_of([skill.id])]
+    def _problems(self, skill: Skill, caller: Caller) -> list[Problem]:
+        catalogue, upstreams = self._gate.catalogue, self._gate.upstreams
+        statuses = [(server, upstreams.status(server, caller.scope)) for server in catalogue.servers_of([skill.id])]
         problems = [
             Problem(server, status.state, status.reason or "it has not answered yet")
             for server, status in statuses

@@ -1,136 +1,209 @@
 """One connection to one server: requests go out and results come back as parsed JSON."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 import structlog
-from mcp import ClientSession, MCPError
-from mcp.shared.dispatcher import OnNotify, OnNotifyIntercept, OnRequest
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
-from mcp_types import METHOD_NOT_FOUND, Implementation, ServerCapabilities
+from mcp import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-from proxy import __version__
+from proxy.core.capabilities import LEVELS, least_severe, relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent
-from proxy.core.inventory import Offer, items
-from proxy.core.server import Server
-from proxy.ports import OnProgress
-from proxy.upstream.delivery import Delivery, delivery
-from proxy.upstream.greeting import closed, cut_off, ends, greet
-from proxy.upstream.stamp import Stamp, wants_progress
-from proxy.upstream.transport import CannotStart, Streams, Transport, reason, transport
+from proxy.core.inventory import Json, Offer, items
+from proxy.core.scope import ScopeId
+from proxy.core.server import HttpServer, Server, StdioServer
+from proxy.ports import Caller, Clients, ListKind
+from proxy.upstream.delivery import delivery
+from proxy.upstream.greeting import Greeting, closed, cut_off, ends, greet, unreadable
+from proxy.upstream.relay import Call, Relay
+from proxy.upstream.spawn import Spawned
+from proxy.upstream.stamp import Stamp, progress_token
+from proxy.upstream.transport import CannotStart, Transport, reason, transport
+from proxy.upstream.watching import ListenStream, Subscriptions
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
-CLIENT_INFO: Final = Implementation(name="mcp-skill-proxy", version=__version__)
 PAGE_LIMIT: Final = 1000
-
-
-class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher, which also tells when its connection is over (nothing else in the SDK does)."""
-
-    def __init__(self, streams: Streams) -> None:
-        super().__init__(*streams)
-        self.over = anyio.Event()
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        try:
-            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
-        finally:
-            self.over.set()
+LISTS: Final[tuple[ListKind, ...]] = ("tools", "resources", "prompts")
 
 
 class Connection:
     """A `Link` to a server that has been greeted; `over` is set when it is lost."""
 
-    def __init__(self, server: Server, session: ClientSession, dispatcher: _Dispatcher, way: Transport) -> None:
+    def __init__(self, server: Server, greeting: Greeting, way: Transport, relay: Relay, changes: "Changes") -> None:
         self._server = server
-        self._dispatcher = dispatcher
+        self._greeting = greeting
         self._way = way
-        self._stamp = Stamp(session.protocol_version or "", CLIENT_INFO)
-        self._capabilities = session.server_capabilities or ServerCapabilities()
-        self._instructions = session.instructions
-        self._in_work = 0
-        self._idle = anyio.Event()
-        self.over = dispatcher.over
+        self._relay = relay
+        self._stamp = Stamp(greeting.version, server.pass_headers if isinstance(server, HttpServer) else ())
+        self._limiter = anyio.CapacityLimiter(server.max_parallel) if server.max_parallel is not None else None
+        self._level: str | None = None
+        self._idle: anyio.Event | None = None
+        self._watch: Subscriptions | ListenStream
+        if self._stamp.handshake:
+            self._watch = Subscriptions(self.request)
+        else:
+            self._watch = ListenStream(self._listen, greeting.capabilities, changes.all)
+            relay.on_acknowledged = self._watch.acknowledged
+        self.changes = changes
+        self.over = way.over
 
-    async def request(
-        self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None = None
-    ) -> dict[str, Any]:
-        """Send one request and return its result as it came; see `Link`."""
-        key, limit = self._server.key, self._server.timeout
-        if self.over.is_set():
-            raise NotDelivered(key, "the connection is closed")
-        stamped, options = self._stamp.request(method, params)
-        noted = Delivery()
-        token = delivery.set(noted)
-        self._in_work += 1
+    @property
+    def asks(self) -> bool:
+        """Whether the server may put questions to clients in requests of its own."""
+        return self._stamp.handshake and self._relay.owner is not None
+
+    def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Relay what the server sends of its own accord from now on, in tasks of this group."""
+        self._relay.start(tasks)
+        if isinstance(self._watch, ListenStream):
+            self._watch.start(tasks)
+
+    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
+        """Wait for a call's turn, where the server takes only so many at a time (`max_parallel`)."""
+        return nullcontext() if self._limiter is None or method != "tools/call" else self._limiter
+
+    async def watch(self, uris: Collection[str]) -> None:
+        """Hear of updates of exactly these resources from now on.
+
+        Raises:
+            Rejection: the server refuses one of them.
+        """
+        await self._watch.set(uris)
+
+    async def set_level(self, levels: frozenset[str]) -> None:
+        """Have the server send log messages as severe as the least severe of these."""
+        level = least_severe(levels)
+        if level is None or level == self._level or not self._logs:
+            return
+        self._level = level
         try:
-            with anyio.move_on_after(limit) as scope:
-                if on_progress is not None and wants_progress(params):
-                    options["on_progress"] = _extending(scope, limit, on_progress)
-                return await self._dispatcher.send_raw_request(method, stamped, options)
-        except MCPError as error:
-            raise await self._meaning(error, noted) from None
-        finally:
-            delivery.reset(token)
-            self._in_work -= 1
-            if not self._in_work:
-                self._idle.set()
-                self._idle = anyio.Event()
-        raise ServerSilent(key, limit)
+            await self.request("logging/setLevel", {"level": level})
+        except ProxyError as error:
+            log.debug("server.level_refused", server=self._server.key, reason=str(error))
 
-    async def offer(self) -> Offer:
+    async def tell(self, method: str) -> None:
+        """Send a notification without parameters."""
+        await self._way.dispatcher.notify(method, None)
+
+    async def offer(self, before: Offer | None = None, kinds: Collection[ListKind] = LISTS) -> Offer:
         """Everything the server offers, all pages of each list; of resources and prompts what can be read.
+
+        `kinds`: the lists to read; the others are as `before`.
 
         Raises:
             CannotStart: its list of tools could not be read.
         """
-        has = self._capabilities
-        try:
-            tools = await self._pages("tools/list", "tools")
-        except ProxyError as error:
-            raise CannotStart(f"its list of tools could not be read: {error}") from None
-        offer = Offer.of(
-            tools=tools,
-            resources=await self._besides("resources/list", "resources") if has.resources else (),
-            templates=await self._besides("resources/templates/list", "resourceTemplates") if has.resources else (),
-            prompts=await self._besides("prompts/list", "prompts") if has.prompts else (),
-            instructions=self._instructions,
-        )
-        self._stamp.learn(offer.tools)
+        has = self._greeting.capabilities
+        offer = before or Offer(instructions=self._greeting.instructions)
+        if "tools" in kinds:
+            try:
+                tools = await self._pages("tools/list", "tools")
+            except ProxyError as error:
+                raise CannotStart(f"its list of tools could not be read: {error}") from None
+            offer = replace(offer, tools=self._sound(Offer.of(tools=tools).tools))
+            self._stamp.learn(offer.tools)
+        if "resources" in kinds and has.get("resources") is not None:
+            resources = await self._besides("resources/list", "resources")
+            templates = await self._besides("resources/templates/list", "resourceTemplates")
+            read = Offer.of(resources=resources, templates=templates)
+            offer = replace(offer, resources=read.resources, templates=read.templates)
+        if "prompts" in kinds and has.get("prompts") is not None:
+            prompts = await self._besides("prompts/list", "prompts")
+            offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
         return offer
 
     async def drained(self, within: float) -> None:
         """Wait until no request is in work, at most `within` seconds."""
         with anyio.move_on_after(within):
-            while self._in_work:
+            while self._relay.in_work:
+                self._idle = anyio.Event()
                 await self._idle.wait()
 
-    async def _meaning(self, error: MCPError, noted: Delivery) -> Exception:
+    @property
+    def _logs(self) -> bool:
+        return self._stamp.handshake and self._greeting.capabilities.get("logging") is not None
+
+    async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
+        """Send one request, which `caller` has caused, and return its result as it came; see `Link`."""
+        key, limit = self._server.key, self._server.timeout
+        if self.over.is_set():
+            raise NotDelivered(key, "the connection is closed")
+        if self._logs and caller is not None and caller.era == "modern" and caller.channel.log_level is not None:
+            await self._at_least(caller.channel.log_level)
+        call = self._relay.begin(caller, progress_token(params))
+        stamped, options = self._stamp.request(method, params, caller, None if call.token is None else call.number)
+        noted = delivery.set(call)
+        try:
+            result = await self._way.dispatcher.send_raw_request(method, stamped, options)
+            if call.sending is not None:
+                call.pause()
+                await self._relay.sent(call)
+        except asyncio.CancelledError:
+            if call.absorbed():
+                raise ServerSilent(key, limit) from None
+            raise
+        except MCPError as error:
+            meaning = await self._meaning(error, call)
+            if isinstance(meaning, Rejection):
+                self._relay.refused(call, meaning)
+            raise meaning from None
+        finally:
+            delivery.reset(noted)
+            self._relay.end(call)
+            if self._idle is not None and not self._relay.in_work:
+                self._idle.set()
+        return result
+
+    async def _at_least(self, level: str) -> None:
+        """Have the server send log messages as severe as `level`, which one request wants."""
+        if self._level is None or LEVELS.index(level) < LEVELS.index(self._level):
+            await self.set_level(frozenset({level}))
+
+    async def _listen(self, stream: str, params: Json) -> dict[str, Any]:
+        """Run one `subscriptions/listen` until its end, which may be far away."""
+        stamped, options = self._stamp.request("subscriptions/listen", params, None, None)
+        try:
+            return await self._way.dispatcher.send_raw_request(
+                "subscriptions/listen", stamped, {**options, "request_id": stream}
+            )
+        except MCPError as error:
+            raise Rejection(error.code, error.message, error.data) from None
+
+    async def _meaning(self, error: MCPError, call: Call) -> Exception:
         """What an error that the dispatcher raised means for the request."""
         key = self._server.key
         if closed(error) and await ends(self.over):
-            if noted.refused:
+            if call.refused:
                 return NotDelivered(key, "it refuses connections")
             return ServerLost(key, await self._way.how_it_ended())
         if cut_off(error):
             return ServerLost(key, "the answer broke off")
-        if self._stamp.handshake and _session_unknown(error, noted.status):
+        if unreadable(error):
+            return Rejection(INTERNAL_ERROR, f"What server {key} answered is no valid JSON-RPC response")
+        if self._stamp.handshake and _session_unknown(error, call.status):
             self.over.set()
             return NotDelivered(key, "it no longer knows this session")
         return Rejection(error.code, error.message, error.data)
+
+    def _sound(self, tools: tuple[Json, ...]) -> tuple[Json, ...]:
+        """The tools without those that HTTP clients must not use (2026-07-28, basic/transports, `x-mcp-header`)."""
+        if self._stamp.handshake or not isinstance(self._server, HttpServer):
+            return tools
+        sound: list[Json] = []
+        for tool in tools:
+            if (problem := find_invalid_x_mcp_header(tool.get("inputSchema"))) is None:
+                sound.append(tool)
+            else:
+                log.warning("server.tool_left_out", server=self._server.key, tool=tool["name"], reason=problem)
+        return tuple(sound)
 
     async def _besides(self, method: str, key: str) -> list[object]:
         """A list whose failure costs itself alone."""
@@ -161,26 +234,77 @@ class Connection:
         return found
 
 
+class Changes:
+    """Which lists of a server have changed since they were last read."""
+
+    def __init__(self) -> None:
+        self._stale: set[ListKind] = set()
+        self._news = anyio.Event()
+
+    def note(self, kind: ListKind) -> None:
+        """A list has changed."""
+        self._stale.add(kind)
+        self._news.set()
+
+    def all(self) -> None:
+        """Any list may have changed."""
+        for kind in LISTS:
+            self.note(kind)
+
+    async def wait(self) -> None:
+        """Wait until some list has changed."""
+        await self._news.wait()
+
+    def take(self) -> frozenset[ListKind]:
+        """The lists that have changed, which count as read from now on."""
+        taken, self._stale = frozenset(self._stale), set()
+        self._news = anyio.Event()
+        return taken
+
+
 @asynccontextmanager
-async def connect(server: Server, mask: Callable[[str], str]) -> AsyncGenerator[Connection]:
+async def connect(
+    server: Server,
+    mask: Callable[[str], str],
+    *,
+    start: Callable[[StdioServer], Spawned],
+    owner: ScopeId | None,
+    clients: Clients,
+    input_wait: float,
+    on_update: Callable[[Json], None],
+) -> AsyncGenerator[Connection]:
     """A greeted connection to `server`, open inside the block, which has to stay in one task.
 
-    `mask` takes secrets out of what the server says on stderr.
+    `mask` takes secrets out of what the server says on stderr, `start` gives its process. `owner`: the scope that it
+    belongs to, whose clients the server may ask. `on_update`: called with each `notifications/resources/updated`.
 
     Raises:
         CannotStart: with the reason in one line.
     """
     ready = False
+    changes = Changes()
+    relay = Relay(
+        server.key,
+        owner,
+        clients,
+        limit=server.timeout,
+        input_wait=input_wait,
+        on_change=changes.note,
+        on_update=on_update,
+    )
     try:
-        async with transport(server, mask) as way:
-            dispatcher = _Dispatcher(way.streams)
-            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT_INFO) as session:
-                try:
-                    await greet(session, server.era, dispatcher.over)
-                except MCPError as error:
-                    raise CannotStart(await way.why(error)) from None
-                ready = True
-                yield Connection(server, session, dispatcher, way)
+        async with transport(server, mask, start) as way, anyio.create_task_group() as tasks:
+            await tasks.start(way.dispatcher.run, relay.on_request, relay.on_notify)
+            try:
+                may_ask = relayed(clients.capabilities(owner)) if owner is not None else {}
+                greeting = await greet(way.dispatcher, server.era, may_ask, way.over)
+            except MCPError as error:
+                raise CannotStart(await way.why(error)) from None
+            ready = True
+            connection = Connection(server, greeting, way, relay, changes)
+            connection.start(tasks)
+            yield connection
+            tasks.cancel_scope.cancel()
     except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
         if ready:
             raise
@@ -192,13 +316,3 @@ def _session_unknown(error: MCPError, status: int | None) -> bool:
     if status == HTTPStatus.NOT_FOUND:
         return True
     return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED) and "session" in error.message.lower()
-
-
-def _extending(scope: anyio.CancelScope, limit: float, on_progress: OnProgress) -> OnProgress:
-    """`on_progress`, with the deadline of `scope` put off by each notification (design rule 33)."""
-
-    async def extend(progress: float, total: float | None, message: str | None) -> None:
-        scope.deadline = anyio.current_time() + limit
-        await on_progress(progress, total, message)
-
-    return extend

@@ -13,16 +13,19 @@ import httpx2
 from proxy.core.server import HttpServer
 
 
-@dataclass
+@dataclass(eq=False)
 class Delivery:
     """What became of one request's POST: the status of its answer, or that it never left."""
 
     status: int | None = None
     refused: bool = False
 
+    async def poll(self) -> None:
+        """The server has ended the stream of the answer before the answer, which is fetched on another."""
+
 
 delivery: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
-"""Set by who makes a request; the SDK sends each message in the context of its maker."""
+"""Set by who makes a request; the SDK sends each message, and handles what comes on its stream, in that context."""
 
 
 class HttpClient(httpx2.AsyncClient):
@@ -34,6 +37,8 @@ class HttpClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the base's own
         """Send as the base class does, and note what became of it."""
         noted = delivery.get()
+        if noted is not None and request.method == "GET" and "last-event-id" in request.headers:
+            await noted.poll()
         try:
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):

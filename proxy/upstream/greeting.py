@@ -1,49 +1,99 @@
 """Agreeing with a server on a protocol revision, and telling the SDK's own errors from the server's."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
-from mcp import ClientSession, MCPError
-from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, Outbound
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
-from proxy.core.inventory import is_json, items
+from proxy.core.inventory import Json, is_json, items
 from proxy.core.server import EraChoice
+from proxy.upstream.stamp import CLIENT_INFO, envelope
 
 PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
+_NEGOTIATION: Final[CallOptions] = {"cancel_on_abandon": False}
+"""The specification forbids cancelling the requests that negotiate."""
 
 
-async def greet(session: ClientSession, era: EraChoice, over: anyio.Event) -> None:
+@dataclass(frozen=True)
+class Greeting:
+    """What was agreed: the revision, what the server can do, and its instructions."""
+
+    version: str
+    capabilities: Json
+    instructions: str | None
+
+    @classmethod
+    def of(cls, version: str, result: Json) -> "Greeting":
+        """What a server has answered to `initialize` or `server/discover`."""
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        return cls(
+            version,
+            capabilities if is_json(capabilities) else {},
+            instructions if isinstance(instructions, str) else None,
+        )
+
+
+async def greet(out: Outbound, era: EraChoice, capabilities: Json, over: anyio.Event) -> Greeting:
     """Agree on a revision by the specification's rules for clients that speak both eras; `over`: the connection's end.
 
-    Whatever is no evidence of a modern server is met with the handshake. A handshake refused because a probe that
-    seemed unanswered has settled the connection on the modern era is followed by another probe.
+    `capabilities`: what the server may ask of clients. Whatever is no evidence of a modern server is met with the
+    handshake. A handshake refused because a probe that seemed unanswered has settled the connection on the modern era
+    is followed by another probe.
 
     Raises:
         MCPError: no agreement.
     """
     if era == "modern":
-        await session.discover()
-        return
+        return await _discover(out, capabilities)
     if era == "auto":
         try:
             with anyio.move_on_after(PROBE_WAIT):
-                await session.discover()
+                return await _discover(out, capabilities)
         except MCPError as error:
             if (closed(error) and await ends(over)) or _modern_only(error):
                 raise
-        except (ValidationError, RuntimeError):
-            pass
-        if session.discover_result is not None:
-            return
     try:
-        await session.initialize()
+        return await _initialize(out, capabilities)
     except MCPError as error:
         if era != "auto" or error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()
+        return await _discover(out, capabilities)
+
+
+async def _discover(out: Outbound, capabilities: Json) -> Greeting:
+    """Ask `server/discover` (2026-07-28, basic/lifecycle).
+
+    Raises:
+        MCPError: it is refused, or names no revision that we know.
+    """
+    version = LATEST_MODERN_VERSION
+    headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: "server/discover"}
+    params = {"_meta": envelope(version, capabilities)}
+    result = await out.send_raw_request("server/discover", params, {**_NEGOTIATION, "headers": headers})
+    if version not in items(result.get("supportedVersions")):
+        raise MCPError(INVALID_REQUEST, "it names no protocol revision that this proxy knows")
+    return Greeting.of(version, result)
+
+
+async def _initialize(out: Outbound, capabilities: Json) -> Greeting:
+    """The handshake (2025-11-25, basic/lifecycle).
+
+    Raises:
+        MCPError: it is refused, or answered with a revision that we do not know.
+    """
+    params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
+    result = await out.send_raw_request("initialize", params, _NEGOTIATION)
+    version = result.get("protocolVersion")
+    if not isinstance(version, str) or version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise MCPError(INVALID_REQUEST, f"it speaks protocol revision {version!r}, which this proxy does not know")
+    await out.notify("notifications/initialized", None, {"headers": {MCP_PROTOCOL_VERSION_HEADER: version}})
+    return Greeting.of(version, result)
 
 
 def closed(error: MCPError) -> bool:
@@ -54,6 +104,11 @@ def closed(error: MCPError) -> bool:
 def cut_off(error: MCPError) -> bool:
     """Whether the SDK says that a response stream ended without the response."""
     return error.code == CONNECTION_CLOSED and error.message.startswith(("SSE stream ended", "SSE stream failed"))
+
+
+def unreadable(error: MCPError) -> bool:
+    """Whether the SDK says that an answer over HTTP could not be read; its text speaks of its own models."""
+    return error.code == PARSE_ERROR and error.message.startswith("Failed to parse JSON response")
 
 
 async def ends(over: anyio.Event) -> bool:

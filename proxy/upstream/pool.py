@@ -1,54 +1,91 @@
 """The servers behind the proxy: one owner task per connection, what each offers, where each stands."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from math import inf
+from typing import Any, Final, TypeAlias
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from proxy.core.errors import ServerUnavailable
-from proxy.core.inventory import Inventory, Offer
+from proxy.core.errors import ProxyError, Rejection, ServerUnavailable
+from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.masking import Masker
+from proxy.core.scope import ScopeId
 from proxy.core.server import Server, StdioServer
-from proxy.ports import ServerState, Status
+from proxy.core.settings import Settings
+from proxy.ports import Clients, ServerState, Status
 from proxy.upstream.connection import Connection, connect
+from proxy.upstream.spawn import Early, spawn
 from proxy.upstream.transport import CannotStart, reason
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
+COALESCE: Final = 0.2
+"""Seconds from the first notice of a changed list until it is read again: a flood of notices costs one reading."""
+INVENTORIES: Final = 1024
+"""How many different inventories are remembered; scopes to which the same is offered share one."""
+
+Place: TypeAlias = tuple[str, ScopeId | None]
+"""A server, and the scope that has a connection of its own to it; None where all scopes share one."""
+
 
 class _Slot:
-    """One server's place: its state and its live connection.
+    """One place: its state and its live connection.
 
     `began`: when its start last began. `settled`: set while it is not starting. `ended`: set when no owner is left.
+    `life`: cancelled when the place is given up. `watched`: the resources whose updates somebody wants.
     """
 
     def __init__(self, status: Status) -> None:
         self.status = status
         self.connection: Connection | None = None
+        self.offer: Offer | None = None
         self.began = -inf
         self.settled = anyio.Event()
         self.settled.set()
         self.ended = anyio.Event()
         self.ended.set()
+        self.life = anyio.CancelScope()
+        self.watched: frozenset[str] = frozenset()
 
 
 class Pool:
     """An `Upstreams` of stdio and HTTP servers; `running` has to be entered before anything is needed.
 
-    `servers`: those that can be started. `unstartable`: the reason for each that cannot.
+    `servers`: those that can be started. `unstartable`: the reason for each that cannot. `own`: the scope of the one
+    client, where the proxy has only one, which then has every connection to itself. `early`: processes that were
+    started ahead. `on_update`: called with a server, the scope of a connection that belongs to one, and each
+    `notifications/resources/updated`.
     """
 
-    def __init__(self, servers: Mapping[str, Server], unstartable: Mapping[str, str], masker: Masker) -> None:
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        unstartable: Mapping[str, str],
+        masker: Masker,
+        clients: Clients,
+        settings: Settings,
+        *,
+        own: ScopeId | None = None,
+        early: Early | None = None,
+    ) -> None:
         self._servers = servers
+        self._unstartable = {key: masker.mask(why) for key, why in unstartable.items()}
         self._masker = masker
-        self._slots = {key: _Slot(Status("idle")) for key in servers}
-        self._slots |= {key: _Slot(Status("failed", masker.mask(why))) for key, why in unstartable.items()}
-        self._inventory: Inventory = {}
+        self._clients = clients
+        self._input_wait = settings.input_wait
+        self._own_scope = own
+        self._start = spawn if early is None else early.take
+        self._slots: dict[Place, _Slot] = {}
+        self._first: dict[str, Offer] = {}
+        self._known: dict[tuple[int, ...], Inventory] = {}
+        self._inventories: dict[ScopeId | None, Inventory] = {}
+        self._version = 0
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
+        self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -59,60 +96,143 @@ class Pool:
             finally:
                 self._tasks.cancel_scope.cancel()
 
-    def inventory(self) -> Inventory:
-        """What the servers offer, or offered last; a new object after every change."""
-        return self._inventory
+    def inventory(self, scope: ScopeId | None = None) -> Inventory:
+        """What the servers offer to `scope`, or offered last; another object after every change.
 
-    async def changed(self, since: Inventory) -> None:
-        """Wait until the inventory is another than `since`."""
-        while self._inventory is since:
+        Of a server that has a connection for each scope, a scope without one sees what the first one was offered.
+        """
+        if scope not in self._inventories:
+            offers = {key: offer for key in self._servers if (offer := self._offer(key, scope)) is not None}
+            same = tuple(map(id, offers.values()))
+            if len(self._known) >= INVENTORIES:
+                self._known.clear()
+            self._inventories[scope] = self._known.setdefault(same, offers)
+        return self._inventories[scope]
+
+    async def changed(self, since: int) -> int:
+        """Wait until some inventory has changed after the change number `since`; the number of the newest."""
+        while self._version <= since:
             await self._changed.wait()
+        return self._version
 
-    def status(self, server: str) -> Status:
-        """Where `server` stands."""
-        return self._slots[server].status
+    def status(self, server: str, scope: ScopeId | None = None) -> Status:
+        """Where `server` stands for `scope`; without one, of the newest connection of any."""
+        if server in self._unstartable:
+            return Status("failed", self._unstartable[server])
+        slot = self._slots.get(self._place(server, scope))
+        if slot is None and scope is None:
+            slot = next((self._slots[place] for place in reversed(self._slots) if place[0] == server), None)
+        return Status("idle") if slot is None else slot.status
 
-    def need(self, servers: Iterable[str]) -> None:
-        """Begin to start those that are not running; returns at once."""
+    def need(self, servers: Iterable[str], scope: ScopeId | None = None) -> None:
+        """Begin to start those that are not running for `scope`; returns at once."""
         for key in servers:
-            if key in self._servers and self._slots[key].status.state not in ("starting", "ready"):
-                if self._tasks is None:
-                    raise RuntimeError("the pool is not running")
-                slot = self._slots[key]
+            if key not in self._servers:
+                continue
+            place = self._place(key, scope)
+            slot = self._slots.setdefault(place, _Slot(Status("idle")))
+            if slot.status.state not in ("starting", "ready"):
                 before, slot.ended, slot.settled = slot.ended, anyio.Event(), anyio.Event()
-                slot.began = anyio.current_time()
-                self._set(key, "starting")
-                self._tasks.start_soon(self._own, self._servers[key], before, slot.ended, name=f"server {key}")
+                slot.life, slot.began = anyio.CancelScope(), anyio.current_time()
+                self._set(place, slot, "starting")
+                self._start_soon(self._own, self._servers[key], place, slot, before)
 
-    async def settled(self, servers: Iterable[str], within: float) -> None:
+    async def settled(self, servers: Iterable[str], scope: ScopeId | None, within: float) -> None:
         """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
         for key in servers:
-            slot = self._slots[key]
-            with anyio.CancelScope(deadline=slot.began + within):
-                await slot.settled.wait()
+            slot = self._slots.get(self._place(key, scope))
+            if slot is not None and not slot.settled.is_set():
+                with anyio.CancelScope(deadline=slot.began + within):
+                    await slot.settled.wait()
 
-    async def connected(self, server: str) -> Connection:
+    async def connected(self, server: str, scope: ScopeId | None = None) -> Connection:
         """A live connection to `server`, made if there is none.
 
         Raises:
             ServerUnavailable: it could not be had.
         """
-        slot = self._slots[server]
-        if slot.connection is not None and slot.connection.over.is_set():
-            self._lost(server, slot.connection)
-        if slot.connection is None:
-            self.need([server])
+        place = self._place(server, scope)
+        slot = self._slots.get(place)
+        if slot is not None and slot.connection is not None:
+            if not slot.connection.over.is_set():
+                return slot.connection
+            self._lost(place, slot, slot.connection)
+        self.need([server], scope)
+        slot = self._slots.get(place)
+        if slot is not None:
             await slot.settled.wait()
-        if slot.connection is None:
-            raise ServerUnavailable(server, slot.status.reason or slot.status.state)
+        if slot is None or slot.connection is None:
+            status = self.status(server, scope)
+            raise ServerUnavailable(server, status.reason or status.state)
         return slot.connection
 
-    async def _own(self, server: Server, before: anyio.Event, ended: anyio.Event) -> None:
+    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
+        """Be told of updates of exactly these resources, by server and one of the scopes that it serves.
+
+        Raises:
+            Rejection: a server refuses one of them.
+        """
+        wanted: dict[Place, set[str]] = {}
+        for (server, scope), some in uris.items():
+            wanted.setdefault(self._place(server, scope), set()).update(some)
+        refused: Rejection | None = None
+        for place, slot in list(self._slots.items()):
+            slot.watched = frozenset(wanted.get(place, ()))
+            if slot.connection is not None:
+                try:
+                    await slot.connection.watch(slot.watched)
+                except Rejection as error:
+                    refused = error
+                except ProxyError as error:  # it is told again when it is back
+                    log.debug("server.watch_failed", server=place[0], reason=str(error))
+        if refused is not None:
+            raise refused
+
+    def set_levels(self) -> None:
+        """Have every server send log messages as its clients want them by now; waits for none."""
+        for place, connection in self._live():
+            self._start_soon(connection.set_level, self._clients.levels(self._owner(place)))
+
+    def roots_changed(self, scope: ScopeId) -> None:
+        """Tell the servers that may ask for this scope's roots that they have changed; waits for none."""
+        for place, connection in self._live():
+            if self._owner(place) == scope and connection.asks:
+                self._start_soon(connection.tell, "notifications/roots/list_changed")
+
+    def release(self, scope: ScopeId) -> None:
+        """End the connections that `scope` has to itself: it is over."""
+        self._inventories.pop(scope, None)
+        for place, slot in list(self._slots.items()):
+            if place[1] == scope:
+                del self._slots[place]
+                slot.life.cancel()
+
+    def _start_soon(self, run: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        if self._tasks is None:
+            raise RuntimeError("the pool is not running")
+        self._tasks.start_soon(run, *args)
+
+    def _place(self, server: str, scope: ScopeId | None) -> Place:
+        isolated = server in self._servers and self._servers[server].isolation == "scope"
+        return (server, scope if isolated else None)
+
+    def _owner(self, place: Place) -> ScopeId | None:
+        """The scope whose clients alone a connection serves, if any (design rule 28)."""
+        return place[1] if place[1] is not None else self._own_scope
+
+    def _live(self) -> list[tuple[Place, Connection]]:
+        return [(place, slot.connection) for place, slot in self._slots.items() if slot.connection is not None]
+
+    def _offer(self, server: str, scope: ScopeId | None) -> Offer | None:
+        slot = self._slots.get(self._place(server, scope))
+        return slot.offer if slot is not None and slot.offer is not None else self._first.get(server)
+
+    async def _own(self, server: Server, place: Place, slot: _Slot, before: anyio.Event) -> None:
         """One connection's life: open it, read what is offered, keep it until it is lost.
 
-        A process begins when the one before it has ended: some hold a lock or a port. `ended` is set at its end.
+        A process begins when the one before it has ended: some hold a lock or a port. `slot.ended` is set at its end.
         """
-        key, why = server.key, ""
+        ended, life, why = slot.ended, slot.life, ""
         connection: Connection | None = None
         ready = False
         try:
@@ -120,20 +240,32 @@ class Pool:
                 await before.wait()
             # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
             # the entering alone would have to be left in another order than it was entered.
-            with anyio.CancelScope(deadline=anyio.current_time() + server.start_timeout) as limit:
-                async with connect(server, self._masker.mask) as connection:
+            deadline = anyio.current_time() + server.start_timeout
+            with life, anyio.CancelScope(deadline=deadline) as limit:
+                async with connect(
+                    server,
+                    self._masker.mask,
+                    start=self._start,
+                    owner=self._owner(place),
+                    clients=self._clients,
+                    input_wait=self._input_wait,
+                    on_update=lambda params: self.on_update(place[0], place[1], params),
+                ) as connection:
                     offer = await connection.offer()
                     limit.deadline = inf
-                    self._ready(key, connection, offer)
+                    self._ready(place, slot, connection, offer)
                     ready = True
-                    await connection.over.wait()
-                    self._lost(key, connection)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._follow, place, slot, connection)
+                        await connection.over.wait()
+                        tasks.cancel_scope.cancel()
+                    self._lost(place, slot, connection)
                     await connection.drained(5)
             if limit.cancelled_caught:
                 why = f"it did not answer within {server.start_timeout:g} s"
         except anyio.get_cancelled_exc_class():
             connection, ready = None, True
-            self._set(key, "stopped")
+            self._set(place, slot, "stopped")
             raise
         except CannotStart as error:
             why = str(error)
@@ -141,30 +273,57 @@ class Pool:
             why = reason(error, server)
         finally:
             if not ready:
-                self._set(key, "failed", why)
+                self._set(place, slot, "failed", why)
             elif connection is not None:
-                self._lost(key, connection)
+                self._lost(place, slot, connection)
             ended.set()
 
-    def _ready(self, key: str, connection: Connection, offer: Offer) -> None:
-        self._slots[key].connection = connection
-        if self._inventory.get(key) != offer:
-            self._inventory = {**self._inventory, key: offer}
-            self._changed.set()
-            self._changed = anyio.Event()
-        self._set(key, "ready")
+    async def _follow(self, place: Place, slot: _Slot, connection: Connection) -> None:
+        """Make the connection what the one before it was, and keep up with what the server changes in its lists."""
+        await connection.set_level(self._clients.levels(self._owner(place)))
+        if slot.watched:
+            try:
+                await connection.watch(slot.watched)
+            except ProxyError as error:
+                log.warning("server.watch_failed", server=place[0], reason=str(error))
+        while True:
+            await connection.changes.wait()
+            await anyio.sleep(COALESCE)
+            kinds = connection.changes.take()
+            try:
+                offer = await connection.offer(slot.offer, kinds)
+            except CannotStart as error:
+                log.warning("server.list_failed", server=place[0], method="tools/list", reason=str(error))
+                offer = await connection.offer(slot.offer, kinds - {"tools"})
+            self._offered(place, slot, offer)
 
-    def _lost(self, key: str, connection: Connection) -> None:
+    def _ready(self, place: Place, slot: _Slot, connection: Connection, offer: Offer) -> None:
+        slot.connection = connection
+        self._offered(place, slot, offer)
+        self._set(place, slot, "ready")
+
+    def _offered(self, place: Place, slot: _Slot, offer: Offer) -> None:
+        """Note what is offered; equal offers are one object, so that inventories of scopes can be told apart by it."""
+        key = place[0]
+        if slot.offer is not None and slot.offer.same(offer):
+            return
+        first = self._first.setdefault(key, offer)
+        slot.offer = first if first.same(offer) else offer
+        self._inventories.clear()
+        self._version += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _lost(self, place: Place, slot: _Slot, connection: Connection) -> None:
         """Note, once, that this connection is no more; a newer one is left alone."""
-        slot = self._slots[key]
         if slot.connection is connection:
             slot.connection = None
-            self._set(key, "idle", "the connection was lost")
+            self._set(place, slot, "idle", "the connection was lost")
 
-    def _set(self, key: str, state: ServerState, why: str = "") -> None:
-        slot = self._slots[key]
+    def _set(self, place: Place, slot: _Slot, state: ServerState, why: str = "") -> None:
         slot.status = Status(state, self._masker.mask(why))
         say = log.warning if state == "failed" else log.info
-        say(f"server.{state}", server=key, **({"reason": slot.status.reason} if why else {}))
+        of = {"scope": str(place[1])} if place[1] is not None else {}
+        say(f"server.{state}", server=place[0], **of, **({"reason": slot.status.reason} if why else {}))
         if state != "starting":
             slot.settled.set()

@@ -1,4 +1,4 @@
-"""What the SDK's session adds to its own requests and raw ones must add themselves: envelope, headers, era."""
+"""What each hop adds to a request of its own: envelope, headers, progress token, and the caller's leave to ask it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,11 +19,15 @@ from mcp_types import (
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
-    Implementation,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from proxy import __version__
+from proxy.core.capabilities import relayed
 from proxy.core.inventory import Json, is_json
+from proxy.ports import Caller
+
+CLIENT_INFO: Mapping[str, str] = {"name": "mcp-skill-proxy", "version": __version__}
 
 _OURS = frozenset(
     {
@@ -35,50 +39,75 @@ _OURS = frozenset(
     }
 )
 """`_meta` keys that speak of one hop alone: the client's must not reach the server, whose hop has its own."""
+_MODERN_ONLY = frozenset({"inputResponses", "requestState"})
+"""Parameters that the handshake era does not know."""
 
 
-def wants_progress(params: Mapping[str, Any]) -> bool:
-    """Whether a request's `_meta` asks for progress."""
+def envelope(version: str, capabilities: Json) -> dict[str, Any]:
+    """The `_meta` that every request of the modern era carries (2026-07-28, basic/index)."""
+    return {
+        PROTOCOL_VERSION_META_KEY: version,
+        CLIENT_INFO_META_KEY: CLIENT_INFO,
+        CLIENT_CAPABILITIES_META_KEY: capabilities,
+    }
+
+
+def progress_token(params: Json) -> str | int | None:
+    """The token by which a request's `_meta` asks for progress."""
     meta = params.get("_meta")
-    return is_json(meta) and isinstance(meta.get("progressToken"), str | int)
+    token = meta.get("progressToken") if is_json(meta) else None
+    return token if isinstance(token, str | int) else None
 
 
 @dataclass
 class Stamp:
-    """Makes a request fit for a connection that speaks `version`; `tools` are the server's own, for `Mcp-Param-*`."""
+    """Makes a request fit for a connection that speaks `version`.
+
+    `header_maps`: by tool, the arguments that go into `Mcp-Param-*`. `pass_headers`: the headers of a client that go on
+    with what it causes.
+    """
 
     version: str
-    client_info: Implementation
+    pass_headers: tuple[str, ...] = ()
     header_maps: dict[str, dict[tuple[str, ...], str]] = field(default_factory=dict[str, dict[tuple[str, ...], str]])
 
-    @property
-    def handshake(self) -> bool:
+    def __post_init__(self) -> None:
+        self.handshake = self.version in HANDSHAKE_PROTOCOL_VERSIONS
         """Whether the connection is of the handshake era, up to 2025-11-25."""
-        return self.version in HANDSHAKE_PROTOCOL_VERSIONS
 
     def learn(self, tools: tuple[Json, ...]) -> None:
         """Take note of the arguments that these tools want mirrored into headers (2026-07-28, `x-mcp-header`)."""
         maps = {tool["name"]: x_mcp_header_map(tool.get("inputSchema")) for tool in tools}
         self.header_maps = {name: found for name, found in maps.items() if found}
 
-    def request(self, method: str, params: Mapping[str, Any]) -> tuple[dict[str, Any], CallOptions]:
-        """The parameters and options to send `method` with; `params` is left as it is."""
-        out = dict(params)
-        meta = out.pop("_meta", None)
+    def request(
+        self, method: str, params: Json, caller: Caller | None, token: int | None
+    ) -> tuple[dict[str, Any], CallOptions]:
+        """The parameters and options to send `method` with; `params` is left as it is.
+
+        `token`: asks the server for progress under it.
+        """
+        meta = params.get("_meta")
         kept: dict[str, Any] = {key: value for key, value in meta.items() if key not in _OURS} if is_json(meta) else {}
+        if token is not None:
+            kept["progressToken"] = token
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
-        if not self.handshake:
-            kept |= {
-                PROTOCOL_VERSION_META_KEY: self.version,
-                CLIENT_INFO_META_KEY: self.client_info.model_dump(by_alias=True, mode="json", exclude_none=True),
-                CLIENT_CAPABILITIES_META_KEY: {},
-            }
+        if self.handshake:
+            out = {key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_ONLY}
+        else:
+            out = {key: value for key, value in params.items() if key != "_meta"}
+            kept |= envelope(self.version, {} if caller is None else relayed(caller.channel.capabilities))
+            if caller is not None and caller.channel.log_level is not None:
+                kept[LOG_LEVEL_META_KEY] = caller.channel.log_level
             headers |= self._modern_headers(method, out)
-        if kept:
+        if caller is not None and self.pass_headers:
+            given = caller.channel.headers
+            headers |= {name: given[name] for name in self.pass_headers if name in given}
+        if kept or meta == {}:
             out["_meta"] = kept
         return out, {"headers": headers}
 
-    def _modern_headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+    def _modern_headers(self, method: str, params: Json) -> dict[str, str]:
         headers = {MCP_METHOD_HEADER: method}
         name = params.get(NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):

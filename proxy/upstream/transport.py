@@ -7,18 +7,21 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
+import anyio.abc
 import httpx2
 from mcp import MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED
 
 from proxy.core.server import Server, StdioServer
 from proxy.upstream.delivery import HttpClient
 from proxy.upstream.process import Child, child_process
+from proxy.upstream.spawn import Spawned
 
-SSE_EVENT_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one event of a response stream; the SDK's own limit of 1 MiB loses larger results."""
 SSE_READ_TIMEOUT: Final = 24 * 3600.0
 """Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
 CONNECT_TIMEOUT: Final = 10.0
@@ -33,11 +36,34 @@ class CannotStart(Exception):
     """A connection could not be made; the text says why in one line."""
 
 
+class StreamDispatcher(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher, which also tells when its connection is over (nothing else in the SDK does)."""
+
+    def __init__(self, streams: Streams) -> None:
+        super().__init__(*streams)
+        self.over = anyio.Event()
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run as the base class does, and set `over` at the end."""
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        finally:
+            self.over.set()
+
+
 @dataclass(frozen=True)
 class Transport:
-    """An open way to a server, and what it can tell when something fails."""
+    """An open way to a server, and what it can tell when something fails; `over` is set when it is lost."""
 
-    streams: Streams
+    dispatcher: Dispatcher[TransportContext]
+    over: anyio.Event
     child: Child | None = None
     http: HttpClient | None = None
 
@@ -57,25 +83,29 @@ class Transport:
 
 
 @asynccontextmanager
-async def transport(server: Server, mask: Callable[[str], str]) -> AsyncGenerator[Transport]:
-    """Open the way to `server`; `mask` takes secrets out of what it says on stderr.
+async def transport(
+    server: Server, mask: Callable[[str], str], start: Callable[[StdioServer], Spawned]
+) -> AsyncGenerator[Transport]:
+    """Open the way to `server`; `mask` takes secrets out of what it says on stderr, `start` gives its process.
 
     Raises what the transport raises, also from inside the block; `reason` puts it in words.
     """
     if isinstance(server, StdioServer):
-        async with child_process(server, mask) as child:
-            yield Transport((child.read, child.write), child=child)
+        async with child_process(server, mask, start) as child:
+            yield Transport(child.dispatcher, child.dispatcher.over, child=child)
     elif server.transport == "sse":
         async with sse_client(server.url, headers=dict(server.headers), sse_read_timeout=SSE_READ_TIMEOUT) as streams:
-            yield Transport(streams)
+            dispatcher = StreamDispatcher(streams)
+            yield Transport(dispatcher, dispatcher.over)
     else:
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
         async with HttpClient(headers=dict(server.headers), timeout=timeout) as client:
             try:
                 async with streamable_http_client(
-                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=SSE_EVENT_LIMIT
+                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_event_size
                 ) as streams:
-                    yield Transport(streams, http=client)
+                    dispatcher = StreamDispatcher(streams)
+                    yield Transport(dispatcher, dispatcher.over, http=client)
             finally:
                 with anyio.move_on_after(FAREWELL, shield=True):
                     await client.farewell(server)

@@ -394,6 +394,7 @@ def test_a_uri_belongs_to_the_server_that_lists_it_then_to_one_whose_template_fi
 
     assert [view.lister_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "")] == ["gh", "gl", None, None]
     assert [view.template_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "x:b")] == [None, "gh", "gh", None]
+    assert [view.has_template(t) for t in ("x:a/{n}", "x:{n}", "x:a/1")] == ["gh", None, None]
     assert View({}, {}, (), ()).lister_of("x:1") is None
 
 

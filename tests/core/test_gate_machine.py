@@ -1,6 +1,6 @@
 """The gate at work, against a model: several scopes over one store, and servers whose offers change."""
 
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -30,6 +30,9 @@ def done(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waited")
 
 
+SCOPE = ScopeId("process")
+
+
 class Servers:
     """`Upstreams` that offer what a test says."""
 
@@ -37,22 +40,29 @@ class Servers:
         self.offers = offers
         self.needed: list[str] = []
 
-    def inventory(self) -> Inventory:
+    def inventory(self, scope: ScopeId) -> Inventory:
         return self.offers
 
-    async def changed(self, since: Inventory) -> None:
+    async def changed(self, since: int) -> int:
         raise AssertionError(since)
 
-    def status(self, server: str) -> Status:
+    def status(self, server: str, scope: ScopeId) -> Status:
         return Status("ready" if server in self.offers else "idle")
 
-    def need(self, servers: Iterable[str]) -> None:
+    def need(self, servers: Iterable[str], scope: ScopeId) -> None:
         self.needed += servers
 
-    async def settled(self, servers: Iterable[str], within: float) -> None:
+    async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
         raise AssertionError((servers, within))
 
-    async def connected(self, server: str) -> Link:
+    def set_levels(self) -> None: ...
+
+    def roots_changed(self, scope: ScopeId) -> None: ...
+
+    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
+        raise AssertionError(uris)
+
+    async def connected(self, server: str, scope: ScopeId) -> Link:
         raise AssertionError(server)
 
 
@@ -163,19 +173,19 @@ class GateMachine(RuleBasedStateMachine):
             sight = done(self._sees(scope))
             assert [tool["name"] for tool in sight.tools] == ["SKILL", *sight.view.tools]
             assert sight.view == decide(CATALOGUE, active, self.servers.offers)
-            assert self.gate.lists(active).tools == set(sight.view.tools)
+            assert self.gate.lists(scope, active).tools == set(sight.view.tools)
 
     @invariant()
     def the_stable_list_is_that_of_pinned_skills(self) -> None:
         for scope in self.model:
-            names = [tool["name"] for tool in self.gate.sight(self.gate.pinned).tools]
+            names = [tool["name"] for tool in self.gate.sight(scope, self.gate.pinned).tools]
             assert names == ["SKILL", *(["gl__search"] if "search" in self.offers.get("gl", []) else [])]
-            pinned = self.gate.sight(self.gate.pinned).digests
-            known = self.gate.lists(self.model[scope]).digests
+            pinned = self.gate.sight(scope, self.gate.pinned).digests
+            known = self.gate.lists(scope, self.model[scope]).digests
             assert {kind: known[f"stable {kind}"] for kind in pinned} == dict(pinned)
 
     async def _sees(self, scope: ScopeId):
-        return self.gate.sight((await self.gate.state(scope)).active)
+        return self.gate.sight(scope, (await self.gate.state(scope)).active)
 
     def _granted(self, scope: ScopeId) -> set[tuple[str, str]]:
         there = {(server, name) for server, names in self.offers.items() for name in names}
@@ -241,19 +251,19 @@ def test_a_sight_is_looked_at_once_while_nothing_changes():
     servers = Servers({"gh": Offer.of(tools=[{"name": "get_a"}])})
     gate = Gate(CATALOGUE, servers, MemoryStore(LIMIT))
 
-    sight = gate.sight(("first", "all"))
-    assert gate.sight(["all", "first"]) is sight
-    assert gate.sight(["all"]) is not sight
+    sight = gate.sight(SCOPE, ("first", "all"))
+    assert gate.sight(SCOPE, ["all", "first"]) is sight
+    assert gate.sight(SCOPE, ["all"]) is not sight
 
     servers.offers = dict(servers.offers)
-    again = gate.sight(("first", "all"))
+    again = gate.sight(SCOPE, ("first", "all"))
     assert again is not sight
     assert again == sight
 
 
 def changed_lists(before: Collection[str], after: Collection[str], offer: Offer) -> set[str]:
     gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT))
-    one, other = gate.sight(before).digests, gate.sight(after).digests
+    one, other = gate.sight(SCOPE, before).digests, gate.sight(SCOPE, after).digests
     return {kind for kind in one if one[kind] != other[kind]}
 
 
@@ -276,7 +286,7 @@ def test_without_a_skill_there_is_no_skill_tool():
         Catalogue(("gh",), Naming({"gh": "gh"})), Servers({"gh": Offer.of(tools=[{"name": "a"}])}), MemoryStore(1)
     )
 
-    assert gate.sight(()).tools == []
+    assert gate.sight(SCOPE, ()).tools == []
 
 
 def test_what_a_client_gets_is_the_definition_under_the_exposed_name():
@@ -285,7 +295,7 @@ def test_what_a_client_gets_is_the_definition_under_the_exposed_name():
         tools=[{"name": "get_a", "x": [1.0]}], prompts=[{"name": "p", "y": None}], resources=[{"uri": "x:1"}]
     )
 
-    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT)).sight(["all"])
+    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT)).sight(SCOPE, ["all"])
 
     assert sight.tools[1:] == [{"name": "gh__get_a", "x": [1.0]}]
     assert (sight.prompts, sight.resources) == ([{"name": "gh__p", "y": None}], [{"uri": "x:1"}])

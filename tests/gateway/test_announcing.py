@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
-from proxy.core.inventory import Offer
+from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, activated
 from proxy.core.settings import Settings
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.gate import Gate
-from proxy.ports import Era, ListKind
+from proxy.ports import Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
 from tests.gateway.world import SCOPE, Channel, Servers, caller
 
@@ -33,6 +34,8 @@ class Notices:
     ) -> None:
         self.told.append((kind, era, but, only))
 
+    def updated(self, subscriber: Subscriber, params: Json) -> None: ...
+
 
 def catalogue() -> Catalogue:
     skill = Skill("all", "all", "", "", tools={"s": EVERYTHING})
@@ -42,7 +45,7 @@ def catalogue() -> Catalogue:
 async def activate(channel: Channel, notices: Notices, tasks: anyio.abc.TaskGroup, **settings: str) -> None:
     chosen: Mapping[str, object] = settings
     gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(10))
-    announcer = Announcer(gate, notices, Settings(**chosen), tasks)  # pyright: ignore[reportArgumentType]
+    announcer = Announcer(gate, notices, Settings(**chosen), tasks, anyio.lowlevel.checkpoint)  # pyright: ignore[reportArgumentType]
     await gate.state(SCOPE)
     async with announcer.one_change(caller(channel)):
         await gate.change(SCOPE, lambda state: activated(state, "all"))

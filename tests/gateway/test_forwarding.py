@@ -1,5 +1,6 @@
 """Which server a request goes to, from the use case's side."""
 
+import anyio
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
@@ -10,6 +11,7 @@ from proxy.core.scope import activated, offloaded
 from proxy.core.settings import Settings
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
 from tests.gateway.world import SCOPE, Server, Servers, caller
 
@@ -32,7 +34,7 @@ def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
     )
     catalogue = Catalogue(("greedy", "giver"), Naming({"greedy": "greedy", "giver": "giver"}), skills)
     gate = Gate(catalogue, servers, MemoryStore(10))
-    return gate, Forwarding(gate, Settings()), servers
+    return gate, Forwarding(gate, Rounds(Settings(), anyio.create_task_group()), Settings()), servers
 
 
 @pytest.mark.parametrize("uri", [GIVEN, "memo://8"])

@@ -1,14 +1,15 @@
 """Stand-ins for the world around the use cases: servers that are there for good, and a caller."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
-from proxy.core.inventory import Inventory
+from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId
-from proxy.ports import Caller, ListKind, OnProgress, Status
+from proxy.ports import Caller, ListKind, Status
 
 SCOPE = ScopeId("namespace", "a")
 
@@ -19,10 +20,12 @@ class Server:
 
     result: dict[str, Any]
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    asks: bool = False
 
-    async def request(
-        self, method: str, params: Mapping[str, Any], on_progress: OnProgress | None = None
-    ) -> dict[str, Any]:
+    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+    async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
         self.asked.append((method, params))
         return self.result
 
@@ -34,21 +37,28 @@ class Servers:
     offers: Inventory
     links: dict[str, Server] = field(default_factory=dict)
 
-    def inventory(self) -> Inventory:
+    def inventory(self, scope: ScopeId) -> Inventory:
         return self.offers
 
-    async def changed(self, since: Inventory) -> None:
+    async def changed(self, since: int) -> int:
         await anyio.sleep_forever()
+        return since
 
-    def status(self, server: str) -> Status:
+    def status(self, server: str, scope: ScopeId) -> Status:
         return Status("ready")
 
-    def need(self, servers: Iterable[str]) -> None: ...
+    def need(self, servers: Iterable[str], scope: ScopeId) -> None: ...
 
-    async def settled(self, servers: Iterable[str], within: float) -> None: ...
+    async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None: ...
 
-    async def connected(self, server: str) -> Server:
+    async def connected(self, server: str, scope: ScopeId) -> Server:
         return self.links[server]
+
+    def set_levels(self) -> None: ...
+
+    def roots_changed(self, scope: ScopeId) -> None: ...
+
+    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None: ...
 
 
 @dataclass
@@ -65,7 +75,18 @@ class Channel:
             await anyio.sleep_forever()
         self.sent.append(kind)
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+    capabilities: Json = field(default_factory=dict)
+    log_level: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def progress(self, params: Json) -> None: ...
+
+    async def log(self, params: Json) -> None: ...
+
+    async def poll(self) -> None: ...
+
+    async def ask(self, method: str, params: Json) -> dict[str, Any]:
+        raise NotImplementedError
 
 
 def caller(channel: Channel | None = None) -> Caller:

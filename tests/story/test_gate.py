@@ -488,7 +488,7 @@ async def test_unknown_methods_stay_out(world: World, raw: Raw, namespace: str) 
         "Tools/Call",
         "tools/call ",
         "skills/list",
-        "logging/setLevel",
+        "tasks/list",
         "sampling/createMessage",
     ):
         answer = await raw.post(url, method, {"name": "one__echo", "arguments": {}, "level": "debug"}, headers)

@@ -1,0 +1,318 @@
+"""What a server wants to know before it answers: got from the client in the client's own era (design rule 31).
+
+In the handshake era a server asks in a request of its own while the call waits. In the modern era it answers
+`input_required`, and the client repeats the call with what was wanted (2026-07-28, basic/patterns/mrtr).
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from proxy.core.capabilities import QUESTIONS, lacking, refusal, relayed
+from proxy.core.errors import Rejection
+from proxy.core.inventory import Json, is_json
+from proxy.core.settings import Settings
+from proxy.gateway.sealing import INVALID_PARAMS, Seal
+from proxy.ports import Caller, Channel, Link, ListKind
+
+ROUNDS: Final = 10
+"""How often a server may want more for one request of a handshake-era client; the number that the SDKs have."""
+PATIENCE: Final = (0.05, 0.25)
+"""Seconds before a request is repeated that a server has answered with state alone: at first, and at most."""
+
+_BROUGHT: Final = ("inputResponses", "requestState")
+"""The parameters by which a client brings what was wanted."""
+
+Asked: TypeAlias = dict[str, Any]
+"""One of a server's questions: `method` and `params`."""
+Purpose: TypeAlias = list[str | None]
+"""Where a state belongs: server, method, tool or prompt or resource, and scope."""
+
+
+def wants_input(result: Json) -> bool:
+    """Whether a result says that the server wants more before it answers."""
+    return result.get("resultType") == "input_required"
+
+
+class Rounds:
+    """Sends requests, and gets servers what they want to know meanwhile."""
+
+    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+        self._wait = settings.input_wait
+        self._tasks = tasks
+        self._seal = Seal()
+        self._held: dict[str, _Held] = {}
+
+    async def exchange(
+        self, link: Link, caller: Caller, server: str, method: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Send `method` to `server` and answer what it wants to know; its result, or what a modern client has to bring.
+
+        Raises:
+            Rejection: the state that the client brought back was not given for this; or the server's own error.
+            NotDelivered, ServerLost, ServerSilent: as `Link.request`.
+        """
+        if caller.era == "handshake":
+            return await self._ask_in_person(link, caller, method, params)
+        scope = caller.scope
+        purpose = [server, method, params.get("name", params.get("uri")), scope.kind, scope.name, scope.principal]
+        if "requestState" in params:
+            kept = self._seal.open(purpose, params["requestState"])
+            if (call := kept.get("call")) is not None:
+                return await self._resume(call, caller, purpose, params)
+            params = {key: value for key, value in params.items() if key != "requestState"} | kept
+        if link.asks and relayed(caller.channel.capabilities):
+            held = _Held(self._wait)
+            self._tasks.start_soon(held.run, link, caller, method, params)
+            return await self._await(held, caller, purpose)
+        return self._passed_on(await link.request(method, params, caller), caller, purpose)
+
+    def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:
+        """A modern server's result for a modern client: its state is bound to where it belongs."""
+        if not wants_input(result):
+            return result
+        for asked in _questions(result).values():
+            if (needed := _needed(caller.channel.capabilities, asked)) is not None:
+                raise refusal(needed)
+        if "requestState" not in result:
+            return result
+        sealed = self._seal.close(purpose, {"requestState": result["requestState"]})
+        return {**result, "requestState": sealed}
+
+    async def _ask_in_person(
+        self, link: Link, caller: Caller, method: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Send a handshake-era client's request; what a modern server wants is asked in requests of ours."""
+        sent = params
+        pause, longest = PATIENCE
+        for _ in range(ROUNDS):
+            result = await link.request(method, sent, caller)
+            if not wants_input(result):
+                return result
+            brought = {key: result[key] for key in ("requestState",) if key in result}
+            if questions := _questions(result):
+                brought["inputResponses"] = await self._answers(caller.channel, questions)
+            sent = {key: value for key, value in params.items() if key not in _BROUGHT} | brought
+            if not questions:
+                await anyio.sleep(pause)
+                pause = min(2 * pause, longest)
+        raise Rejection(INVALID_PARAMS, f"The server wanted more input {ROUNDS} times")
+
+    async def _answers(self, channel: Channel, questions: Mapping[str, Asked]) -> dict[str, Any]:
+        """The client's answers to all of a server's questions, asked side by side.
+
+        Raises:
+            Rejection: the first that it cannot answer.
+        """
+        answers: dict[str, Any] = {}
+        refused: list[Rejection] = []
+
+        async def put(key: str, asked: Asked, tasks: TaskGroup) -> None:
+            try:
+                with anyio.fail_after(self._wait):
+                    answers[key] = await channel.ask(asked["method"], asked["params"])
+            except Rejection as error:
+                refused.append(error)
+                tasks.cancel_scope.cancel()
+            except TimeoutError:
+                refused.append(_no_answer(self._wait))
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for key, asked in questions.items():
+                tasks.start_soon(put, key, asked, tasks)
+        if refused:
+            raise refused[0]
+        return answers
+
+    async def _resume(self, call: str, caller: Caller, purpose: Purpose, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Go on with a call that waits at a handshake-era server for what the client brings now.
+
+        Raises:
+            Rejection: the call waits no more.
+        """
+        held = self._held.pop(call, None)
+        if held is None:
+            raise Rejection(INVALID_PARAMS, "Invalid or expired requestState")
+        answers = params.get("inputResponses")
+        held.answer(answers if is_json(answers) else {})
+        return await self._await(held, caller, purpose)
+
+    async def _await(self, held: "_Held", caller: Caller, purpose: Purpose) -> dict[str, Any]:
+        """What comes first of a held call: its outcome, or a question, with which the request ends for now."""
+        held.attach(caller.channel)
+        try:
+            asked = await held.news()
+        except BaseException:  # the client has cancelled
+            held.scope.cancel()
+            raise
+        finally:
+            held.detach()
+        if asked is None:
+            return held.outcome()
+        call = secrets.token_urlsafe(16)
+        self._held[call] = held
+        held.on_end = lambda: self._held.pop(call, None)
+        sealed = self._seal.close(purpose, {"call": call})
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+
+
+@dataclass(eq=False)
+class _Question:
+    asked: Asked
+    shown: bool = False
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    answer: Any = None
+
+
+class _Held:
+    """A call at a handshake-era server that outlives the requests of the modern client that has caused it.
+
+    It is the `Channel` of that call as well: what comes while some request is attached goes out on that one.
+    """
+
+    def __init__(self, wait: float) -> None:
+        self.scope = anyio.CancelScope()
+        self.on_end: Callable[[], object] = lambda: None
+        self._wait = wait
+        self._channel: Channel | None = None
+        self._capabilities: Json = {}
+        self._log_level: str | None = None
+        self._headers: Mapping[str, str] = {}
+        self._questions: dict[str, _Question] = {}
+        self._numbers = 0
+        self._news = anyio.Event()
+        self._done = False
+        self._result: dict[str, Any] | None = None
+        self._error: Exception | None = None
+
+    @property
+    def capabilities(self) -> Json:
+        """What the client declared in its newest request."""
+        return self._capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """What the client wanted in its newest request."""
+        return self._log_level
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the newest request."""
+        return self._headers
+
+    async def run(self, link: Link, caller: Caller, method: str, params: Mapping[str, Any]) -> None:
+        """Send the request and keep its outcome."""
+        held = Caller(caller.scope, caller.era, caller.connection, caller.client, self)
+        try:
+            with self.scope:
+                self._result = await link.request(method, params, held)
+        except Exception as error:  # noqa: BLE001 - whoever fetches the outcome raises it
+            self._error = error
+        finally:
+            self._done = True
+            self._news.set()
+            self.on_end()
+
+    def attach(self, channel: Channel) -> None:
+        """A request of the client waits for this call from now on."""
+        self._channel = channel
+        self._capabilities, self._log_level, self._headers = channel.capabilities, channel.log_level, channel.headers
+
+    def detach(self) -> None:
+        """No request waits for this call any more."""
+        self._channel = None
+
+    async def news(self) -> dict[str, Asked] | None:
+        """The questions that are open by now, at least one, which the client is shown; None once the call is over."""
+        while not self._done and not self._questions:
+            self._news = anyio.Event()
+            await self._news.wait()
+        if self._done:
+            return None
+        for question in self._questions.values():
+            question.shown = True
+        return {key: question.asked for key, question in self._questions.items()}
+
+    def answer(self, answers: Json) -> None:
+        """Give the server what the client has brought; what it was shown and has not brought is refused."""
+        for key, question in list(self._questions.items()):
+            if question.shown:
+                question.answer = answers.get(key)
+                question.answered.set()
+                del self._questions[key]
+
+    def outcome(self) -> dict[str, Any]:
+        """The result of the call.
+
+        Raises what `Link.request` raises.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise Rejection(INVALID_PARAMS, "The call was cancelled")
+        return self._result
+
+    async def list_changed(self, kind: ListKind) -> None:
+        """Nothing: the modern era has these notices on listen streams."""
+
+    async def progress(self, params: Json) -> None:
+        """Send progress on the request that waits, if one does."""
+        if self._channel is not None:
+            await self._channel.progress(params)
+
+    async def log(self, params: Json) -> None:
+        """Send a log message on the request that waits, if one does."""
+        if self._channel is not None:
+            await self._channel.log(params)
+
+    async def poll(self) -> None:
+        """Nothing: the modern era has no streams to resume."""
+
+    async def ask(self, method: str, params: Json) -> dict[str, Any]:
+        """Have the client bring the answer with its next request.
+
+        Raises:
+            Rejection: it cannot answer, or did not in time.
+        """
+        if (needed := lacking(self._capabilities, method, params)) is not None:
+            raise refusal(needed)
+        self._numbers += 1
+        key = str(self._numbers)
+        question = self._questions[key] = _Question({"method": method, "params": dict(params)})
+        self._news.set()
+        try:
+            with anyio.move_on_after(self._wait):
+                await question.answered.wait()
+        finally:
+            self._questions.pop(key, None)
+        if not is_json(question.answer):
+            raise (
+                _no_answer(self._wait)
+                if not question.answered.is_set()
+                else Rejection(INVALID_PARAMS, "The client brought no answer")
+            )
+        return dict(question.answer)
+
+
+def _questions(result: Json) -> dict[str, Asked]:
+    """What an `input_required` result asks, by the server's keys; what is no question of the protocol is left out."""
+    wanted = result.get("inputRequests")
+    asked: Json = wanted if is_json(wanted) else {}
+    found: dict[str, Asked] = {}
+    for key, one in asked.items():
+        if is_json(one) and one.get("method") in QUESTIONS:
+            found[key] = {"method": one["method"], "params": one.get("params") or {}}
+    return found
+
+
+def _needed(capabilities: Json, asked: Asked) -> dict[str, Any] | None:
+    return lacking(capabilities, asked["method"], asked["params"])
+
+
+def _no_answer(wait: float) -> Rejection:
+    return Rejection(-32001, f"The client did not answer within {wait:g} s")
