@@ -215,6 +215,7 @@ class Events:
         return stream
 
     def _forget(self, stream: Stream) -> None:
+        stream.close()
         self._by_name.pop(stream.name, None)
         if self._newest.get(stream.key) is stream:
             del self._newest[stream.key]

@@ -113,9 +113,10 @@ class Resumable(Response):
 
     def _release(self) -> None:
         """The stream is no longer sent by this response; it is kept where the answer was not sent to its end."""
-        if self._stream is not None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
             answered = self._answered and self._complete and not self._left
-            self._events.release(self._stream, self, answered=answered)
+            self._events.release(stream, self, answered=answered)
 
 
 class OwnStream(Response):

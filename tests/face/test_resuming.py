@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -224,13 +225,19 @@ async def test_the_sdk_client_resumes_by_itself(
     file = tmp_path / "done"
     async with relay(proxy.url) as way, connected(f"{way.url}/{namespace}", "legacy") as peer:
         results: list[Any] = []
+        begun = anyio.Event()
+
+        async def note(_event_id: str) -> None:
+            begun.set()
 
         async def wait() -> None:
-            results.append(await peer.call("up__wait", {"file": str(file)}))
+            params = {"name": "up__wait", "arguments": {"file": str(file)}}
+            results.append(await peer.request("tools/call", params, on_resumption_token=note))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await record.until_received("tools/call", str(file))
+            await begun.wait()
             way.cut()
             file.touch()
         assert str(file) in text_of(results[0])
@@ -423,7 +430,7 @@ async def missed(events: Events, event_id: str, count: int) -> list[Any]:
 async def nothing(_message: Message) -> None: ...
 
 
-async def gone() -> Message:
+async def leave() -> Message:
     return {"type": "http.disconnect"}
 
 
@@ -432,7 +439,7 @@ class Client:
 
     def __init__(self, events: Events) -> None:
         self.sent: list[Message] = []
-        self.response = Resumable(gone, self._keep, events)
+        self.response = Resumable(leave, self._keep, events)
 
     async def _keep(self, message: Message) -> None:
         self.sent.append(message)
@@ -448,11 +455,14 @@ async def test_an_answer_that_was_sent_is_not_kept() -> None:
     client = Client(events)
     await client.event(events.store("1", None))
     await client.event(events.store("1", note(1)))
-    await client.event(events.store("1", answer_to(1)))
+    answer = answer_to(1)
+    await client.event(events.store("1", answer))
     await client.response.send({"type": "http.response.body", "body": b""})
     client.response.ended()
     assert [message.get("more_body", False) for message in client.sent] == [True, True, False]
     assert len(events) == 0
+    gone, answer = weakref.ref(answer), None
+    assert gone() is None
 
 
 async def test_an_answer_that_was_not_sent_is_kept() -> None:
