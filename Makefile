@@ -58,10 +58,10 @@ imports: $(TEST_STAMP) ## import-linter: what may import what
 unit: $(TEST_STAMP) ## pytest alone (ARGS="tests/core -k names")
 	@$(BIN)/python -m pytest $(ARGS)
 
-cover: $(TEST_STAMP) ## pytest with branch coverage; core must be at 100 %
+cover: $(TEST_STAMP) ## pytest on all cores, with branch coverage; core must be at 100 %
 	@echo "==> pytest"
 	@$(BIN)/coverage erase
-	@passed=0; $(BIN)/coverage run -m pytest || passed=$$?; \
+	@passed=0; $(BIN)/coverage run -m pytest -n auto --dist loadfile || passed=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report || exit 1; \
 	[ $$passed = 0 ] || exit $$passed; \
 	echo "==> coverage of core, must be 100 %"; \

@@ -29,7 +29,7 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 
 def relayed(capabilities: Json) -> dict[str, Any]:
     """The part of a client's capabilities that a server can be offered through the proxy."""
-    return {key: capabilities[key] for key in sorted(QUESTIONS.values()) if key in capabilities}
+    return {key: capabilities[key] for key in ANYTHING if key in capabilities}
 
 
 def lacking(capabilities: Json, method: str, params: Json) -> dict[str, Any] | None:

@@ -42,7 +42,8 @@ class Connection:
         self._greeting = greeting
         self._way = way
         self._relay = relay
-        self._stamp = Stamp(greeting.version, server.pass_headers if isinstance(server, HttpServer) else ())
+        over_http = isinstance(server, HttpServer)
+        self._stamp = Stamp(greeting.version, over_http, server.pass_headers if over_http else ())
         self._limiter = anyio.CapacityLimiter(server.max_parallel) if server.max_parallel is not None else None
         self._level: str | None = None
         self._idle: anyio.Event | None = None

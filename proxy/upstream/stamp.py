@@ -61,13 +61,14 @@ def progress_token(params: Json) -> str | int | None:
 
 @dataclass
 class Stamp:
-    """Makes a request fit for a connection that speaks `version`.
+    """Makes a request fit for a connection that speaks `version`, and that has headers where it is `http`.
 
     `header_maps`: by tool, the arguments that go into `Mcp-Param-*`. `pass_headers`: the headers of a client that go on
     with what it causes.
     """
 
     version: str
+    http: bool = True
     pass_headers: tuple[str, ...] = ()
     header_maps: dict[str, dict[tuple[str, ...], str]] = field(default_factory=dict[str, dict[tuple[str, ...], str]])
 
@@ -91,7 +92,6 @@ class Stamp:
         kept: dict[str, Any] = {key: value for key, value in meta.items() if key not in _OURS} if is_json(meta) else {}
         if token is not None:
             kept["progressToken"] = token
-        headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
         if self.handshake:
             out = {key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_ONLY}
         else:
@@ -99,13 +99,18 @@ class Stamp:
             kept |= envelope(self.version, {} if caller is None else relayed(caller.channel.capabilities))
             if caller is not None and caller.channel.log_level is not None:
                 kept[LOG_LEVEL_META_KEY] = caller.channel.log_level
-            headers |= self._modern_headers(method, out)
+        if kept or meta == {}:
+            out["_meta"] = kept
+        return out, {"headers": self._headers(method, out, caller)} if self.http else {}
+
+    def _headers(self, method: str, params: Json, caller: Caller | None) -> dict[str, str]:
+        headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
+        if not self.handshake:
+            headers |= self._modern_headers(method, params)
         if caller is not None and self.pass_headers:
             given = caller.channel.headers
             headers |= {name: given[name] for name in self.pass_headers if name in given}
-        if kept or meta == {}:
-            out["_meta"] = kept
-        return out, {"headers": headers}
+        return headers
 
     def _modern_headers(self, method: str, params: Json) -> dict[str, str]:
         headers = {MCP_METHOD_HEADER: method}

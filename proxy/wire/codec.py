@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from pydantic_core import from_json, to_json
+import orjson
+from pydantic_core import from_json
 
 from proxy.core.inventory import Listed
 
@@ -32,8 +33,8 @@ def dumps(message: object) -> bytes:
         ValueError: it holds something else than JSON values, or is nested too deeply.
     """
     try:
-        return to_json(message, inf_nan_mode="null")
-    except ValueError:
+        return orjson.dumps(message)
+    except TypeError:  # integers beyond 64 bits, lone surrogates
         try:
             return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         except (RecursionError, TypeError) as error:

@@ -145,6 +145,7 @@ async def test_a_result_that_broke_off_in_the_middle_is_sent_again(proxy: HttpPr
     assert len(got) < len(text)
     first = got.split(b"\r\nid: ")[1].split(b"\r\n")[0].decode()
     answer = await raw.send("GET", url, headers=after(first, headers))
+    assert "result" in answer.reply, answer
     assert answer.reply["result"]["structuredContent"]["arguments"]["text"].count("x") == len(text)
     assert len(answer.messages) == 1
     assert (await raw.send("GET", url, headers=after(first, headers))).status == 400

@@ -80,7 +80,10 @@ class Talk(Record):
         if self.log.exists():
             with self.log.open("rb") as log:
                 log.seek(sum(len(line) for line, _ in self.read))
-                self.read.extend((line, json.loads(line)) for line in log if line.endswith(b"\n"))
+                for line in log:
+                    if not line.endswith(b"\n"):  # it is being written
+                        break
+                    self.read.append((line, json.loads(line)))
         return self.read
 
     def connections(self, marker: str) -> set[str]:
