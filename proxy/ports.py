@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId, ScopeState
 
@@ -40,6 +41,14 @@ class Channel(Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
         """The HTTP headers of the request by lower-case name; none on stdio."""
+        ...
+
+    def check(self, schema: object, arguments: Json) -> None:
+        """Hold what the request's headers say of the arguments of a tool with this input schema against them.
+
+        Raises:
+            Rejection: they differ.
+        """
         ...
 
     async def list_changed(self, kind: ListKind) -> None:
@@ -89,8 +98,8 @@ class Link(Protocol):
         """Whether the server may put questions to clients in requests of its own."""
         ...
 
-    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
-        """Wait for this request's turn, where the server takes only so many at a time, and hold it inside the block."""
+    def turn(self, method: str, caller: Caller) -> AbstractAsyncContextManager[object]:
+        """Wait until a request of `caller` can be sent without waiting for anything more, and hold its turn inside."""
         ...
 
     async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
@@ -144,8 +153,16 @@ class Upstreams(Protocol):
         """Tell the servers that may ask for this scope's roots that they have changed; waits for none."""
         ...
 
-    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
-        """Be told of updates of exactly these resources, by server and one of the scopes that it serves."""
+    async def watch(
+        self,
+        uris: Mapping[tuple[str, ScopeId], Collection[str]],
+        wait_for: tuple[str, ScopeId] | None = None,
+        within: float = 0.0,
+    ) -> Mapping[str, Rejection]:
+        """Be told of updates of exactly these resources, by server and one of the scopes that it serves.
+
+        Waits for `wait_for`, and returns what that server refuses; for the others at most `within` seconds.
+        """
         ...
 
 

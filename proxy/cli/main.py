@@ -2,16 +2,18 @@
 
 import argparse
 import gc
+import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import __version__
-from proxy.cli.exits import INTERRUPTED, REFUSED
+from proxy.cli.exits import GOOD, INTERRUPTED, REFUSED
 from proxy.core.scope import NAMESPACE, begin
 from proxy.core.server import Server
 from proxy.upstream.spawn import Early
@@ -136,6 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "serve":
         _open_standard_streams()
+        signal.signal(signal.SIGTERM, _stop)  # until the program can end in order
         with Early(_at_once(loaded) if arguments.transport == "stdio" else ()) as early:
             _import_structlog()
             from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
@@ -150,12 +153,16 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     return attempt(loaded, arguments.skill, arguments.call, arguments.arguments)
 
 
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(GOOD)
+
+
 def _import_structlog() -> None:
     """Without rich, which structlog takes in where it can, for tracebacks that nobody asks for: 30 ms and 4 MiB."""
     if "rich" not in sys.modules and "structlog" not in sys.modules:
         sys.modules["rich"] = cast("ModuleType", None)  # what Python takes for a module that does not exist
         try:
-            import structlog  # noqa: F401, PLC0415 - for its effect alone
+            importlib.import_module("structlog")
         finally:
             del sys.modules["rich"]
 

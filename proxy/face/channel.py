@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mcp.server.context import ServerRequestContext
+from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, INVALID_REQUEST, LOG_LEVEL_META_KEY
 from starlette.requests import Request
 
@@ -44,6 +45,17 @@ class RequestChannel:
         """The HTTP headers of the request."""
         request: Request | None = self.ctx.request
         return {} if request is None else request.headers
+
+    def check(self, schema: object, arguments: Json) -> None:
+        """Hold `Mcp-Param-*` headers against the arguments (2026-07-28, basic/transports/streamable-http).
+
+        Raises:
+            Rejection: they differ.
+        """
+        if self.era == "modern" and self.ctx.request is not None and schema is not None:
+            rejection = validate_mcp_param_headers(schema, arguments, self.headers)
+            if rejection is not None:
+                raise Rejection(rejection.code, rejection.message, rejection.data)
 
     async def list_changed(self, kind: ListKind) -> None:
         """Send the notice on the request's own stream, which no modern request may carry."""

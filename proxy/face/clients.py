@@ -166,7 +166,11 @@ class ClientRegistry:
             del listening.streams[stream]
             if not listening.streams:
                 del self._listening[scope]
-            self._tasks.start_soon(self.on_wish, scope, listening.uris)
+            self._tasks.start_soon(self._wish_again, scope)
+
+    async def _wish_again(self, scope: ScopeId) -> None:
+        listening = self._listening.get(scope)
+        await self.on_wish(scope, frozenset() if listening is None else listening.uris)
 
     def list_changed(
         self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None

@@ -47,6 +47,8 @@ class Lifetimes:
         if scope not in self._last_used:
             with anyio.CancelScope(shield=True):
                 if await self._store.get(scope) is None:
+                    if scope not in self._in_use:
+                        self._on_end(scope)
                     return
         self._last_used[scope] = self._clock()
 

@@ -10,7 +10,6 @@ import structlog
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -82,7 +81,6 @@ class ProxyServer(Server[dict[str, Any]]):
         )
         self._identity = identity
         self._gate = gate
-        self._forwarding = forwarding
         self._clients = clients
         self._lifetimes = lifetimes
         self._answers: dict[str, Answer] = {
@@ -147,7 +145,6 @@ class ProxyServer(Server[dict[str, Any]]):
             if not _is_plain_call(ctx.method, params):
                 validate_client_request(ctx.method, ctx.protocol_version, params)
             caller = self._caller(scope, ctx, channel)
-            await self._check_headers(caller, ctx)
             result = self._envelope(ctx, await answer(caller, params))
             # The SDK writes this era's event streams as UTF-8, and loses what it cannot write.
             streamed = ctx.request is not None and channel.era == "handshake"
@@ -206,22 +203,6 @@ class ProxyServer(Server[dict[str, Any]]):
             client=client.client_info.name if client is not None else "",
             channel=channel,
         )
-
-    async def _check_headers(self, caller: Caller, ctx: Context) -> None:
-        """Hold `Mcp-Param-*` headers against the arguments (2026-07-28, basic/transports/streamable-http).
-
-        Raises:
-            MCPError: they differ.
-        """
-        request: Request | None = ctx.request
-        params = ctx.params or {}
-        if request is None or caller.era == "handshake" or ctx.method != "tools/call":
-            return
-        schema = await self._forwarding.input_schema(caller, params["name"])
-        if schema is not None:
-            rejection = validate_mcp_param_headers(schema, params.get("arguments") or {}, request.headers)
-            if rejection is not None:
-                raise MCPError(rejection.code, rejection.message, rejection.data)
 
     async def _set_level(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         self._clients.set_level(caller.scope, caller.connection or "", params["level"])

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from mcp_types import INVALID_REQUEST
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -105,6 +106,7 @@ class Resumable(Response):
                 message = {**message, "more_body": False}
         await super().send(message)
         if self._answered and self._complete:
+            await anyio.lowlevel.checkpoint()  # the news that the client has left may have come at the same time
             self._release()
 
     def ended(self) -> None:

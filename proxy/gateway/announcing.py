@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from anyio.abc import TaskGroup
 
 from proxy.core.errors import ProxyError
@@ -13,6 +14,8 @@ from proxy.core.scope import Lists, ScopeId, ScopeState, announced
 from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
 from proxy.ports import Caller, ListKind, Notifier
+
+log = structlog.stdlib.get_logger("proxy.gateway")
 
 KINDS: tuple[ListKind, ...] = ("tools", "resources", "prompts")
 
@@ -108,6 +111,10 @@ class Announcer:
             seen = await upstreams.changed(seen)
             for scope in await self._gate.store.scopes():
                 if scope not in self._held:
-                    with suppress(ProxyError):  # it has ended meanwhile
+                    try:
                         await self.announce(scope)
-            await self._on_change()
+                    except ProxyError:  # it has ended meanwhile
+                        continue
+                    except Exception:  # boundary: what one scope cannot be told costs no other its notices
+                        log.exception("notice.failed", scope=str(scope))
+            self._tasks.start_soon(self._on_change)

@@ -13,7 +13,7 @@ from proxy.core.inventory import is_json, items
 from proxy.core.scope import ScopeId, called, handed_out
 from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
-from proxy.gateway.rounds import Rounds
+from proxy.gateway.rounds import Rounds, Withdrawn
 from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.gateway")
@@ -22,10 +22,6 @@ METHOD_NOT_FOUND: Final = -32601
 
 Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 """The server that a request goes to, and the parameters that it gets there."""
-
-
-class Withdrawn(Exception):
-    """What was exposed when the request came is exposed no more, or leads elsewhere, once there is a connection."""
 
 
 class Forwarding:
@@ -51,6 +47,9 @@ class Forwarding:
         found = self._gate.sight(caller.scope, state.active).view.tools.get(name) or await self._seek(caller, name)
         if not isinstance(found, Route):
             return found
+        if direct:
+            arguments = params.get("arguments")
+            caller.channel.check(found.definition.get("inputSchema"), arguments if is_json(arguments) else {})
         if direct and called(state, caller.connection, name) is not state:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
 
@@ -133,11 +132,6 @@ class Forwarding:
                 return {"completion": {"values": []}}
             raise
 
-    async def input_schema(self, caller: Caller, name: str) -> object:
-        """The input schema of a tool that the caller sees; None when it sees no such tool."""
-        route = (await self._view(caller)).tools.get(name)
-        return None if route is None else route.definition.get("inputSchema")
-
     async def owner(self, scope: ScopeId, uri: str) -> str | None:
         """The server that `uri` is read at (design rule 6): where it is listed, that handed it out, or has a template.
 
@@ -214,21 +208,18 @@ class Forwarding:
         *,
         repeat: bool,
     ) -> dict[str, Any]:
-        """Send a request to `server`, once it is its turn on a connection and the decision is still the `same`.
+        """Send a request to `server`, as long as the decision is the `same`.
 
         A lost connection is made again once; `repeat` says whether the request may run twice.
 
         Raises:
-            Withdrawn: the wait for the connection or the turn has changed the decision; nothing was sent.
+            Withdrawn: a wait has changed the decision; nothing was sent since.
         """
         for last in (False, True):
             link = await self._gate.upstreams.connected(server, caller.scope)
+            log.debug("request.forwarded", method=method, server=server, scope=caller.scope)
             try:
-                async with link.turn(method):
-                    if not await same():
-                        raise Withdrawn
-                    log.debug("request.forwarded", method=method, server=server, scope=caller.scope)
-                    return await self._rounds.exchange(link, caller, server, method, params)
+                return await self._rounds.exchange(link, caller, server, method, params, same)
             except NotDelivered as error:
                 if last:
                     raise ServerUnavailable(server, error.reason) from error

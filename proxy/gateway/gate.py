@@ -67,9 +67,12 @@ class Gate:
         """
         while True:
             old = await self.store.get(scope)
-            current = old if old is not None else self._begin(scope)
-            new = transition(current)
-            if new is old or await self.store.swap(scope, old, new):
+            new = transition(old if old is not None else self._begin(scope))
+            if new is old:
+                return new
+            if await self.store.swap(scope, old, new):
+                if old is None:  # not before it has begun: a scope that is refused starts nothing
+                    self.upstreams.need({*self.catalogue.servers_of(begin(self.catalogue).active), *self._eager}, scope)
                 return new
 
     def sight(self, scope: ScopeId, active: Collection[str]) -> Sight:
@@ -98,7 +101,6 @@ class Gate:
 
     def _begin(self, scope: ScopeId) -> ScopeState:
         state = begin(self.catalogue)
-        self.upstreams.need({*self.catalogue.servers_of(state.active), *self._eager}, scope)
         return replace(state, lists=self.lists(scope, state.active))
 
     def _look(self, active: frozenset[str], inventory: Inventory) -> Sight:

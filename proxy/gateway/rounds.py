@@ -5,8 +5,8 @@ In the handshake era a server asks in a request of its own while the call waits.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -24,13 +24,17 @@ ROUNDS: Final = 10
 PATIENCE: Final = (0.05, 0.25)
 """Seconds before a request is repeated that a server has answered with state alone: at first, and at most."""
 
-_BROUGHT: Final = ("inputResponses", "requestState")
+_BROUGHT: Final = frozenset({"inputResponses", "requestState"})
 """The parameters by which a client brings what was wanted."""
 
 Asked: TypeAlias = dict[str, Any]
 """One of a server's questions: `method` and `params`."""
 Purpose: TypeAlias = list[str | None]
 """Where a state belongs: server, method, tool or prompt or resource, and scope."""
+
+
+class Withdrawn(Exception):
+    """What was exposed when a request came is exposed no more, or leads elsewhere, by the time that it can be sent."""
 
 
 def wants_input(result: Json) -> bool:
@@ -48,16 +52,26 @@ class Rounds:
         self._held: dict[str, _Held] = {}
 
     async def exchange(
-        self, link: Link, caller: Caller, server: str, method: str, params: Mapping[str, Any]
+        self,
+        link: Link,
+        caller: Caller,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        same: Callable[[], Awaitable[bool]],
     ) -> dict[str, Any]:
         """Send `method` to `server` and answer what it wants to know; its result, or what a modern client has to bring.
 
+        `same`: whether the decision by which this is sent still holds, which is asked right before each sending.
+
         Raises:
+            Withdrawn: it holds no more; nothing was sent since.
             Rejection: the state that the client brought back was not given for this; or the server's own error.
             NotDelivered, ServerLost, ServerSilent: as `Link.request`.
         """
+        way = _Way(link, caller, method, same)
         if caller.era == "handshake":
-            return await self._ask_in_person(link, caller, method, params)
+            return await self._ask_in_person(way, params)
         scope = caller.scope
         purpose = [server, method, params.get("name", params.get("uri")), scope.kind, scope.name, scope.principal]
         if "requestState" in params:
@@ -67,9 +81,9 @@ class Rounds:
             params = {key: value for key, value in params.items() if key != "requestState"} | kept
         if link.asks and relayed(caller.channel.capabilities):
             held = _Held(self._wait)
-            self._tasks.start_soon(held.run, link, caller, method, params)
+            self._tasks.start_soon(held.run, way, params)
             return await self._await(held, caller, purpose)
-        return self._passed_on(await link.request(method, params, caller), caller, purpose)
+        return self._passed_on(await way.send(params), caller, purpose)
 
     def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:
         """A modern server's result for a modern client: its state is bound to where it belongs."""
@@ -83,20 +97,20 @@ class Rounds:
         sealed = self._seal.close(purpose, {"requestState": result["requestState"]})
         return {**result, "requestState": sealed}
 
-    async def _ask_in_person(
-        self, link: Link, caller: Caller, method: str, params: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    async def _ask_in_person(self, way: "_Way", params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a handshake-era client's request; what a modern server wants is asked in requests of ours."""
+        if not _BROUGHT.isdisjoint(params):  # this era has none of its own
+            params = {key: value for key, value in params.items() if key not in _BROUGHT}
         sent = params
         pause, longest = PATIENCE
         for _ in range(ROUNDS):
-            result = await link.request(method, sent, caller)
+            result = await way.send(sent)
             if not wants_input(result):
                 return result
             brought = {key: result[key] for key in ("requestState",) if key in result}
             if questions := _questions(result):
-                brought["inputResponses"] = await self._answers(caller.channel, questions)
-            sent = {key: value for key, value in params.items() if key not in _BROUGHT} | brought
+                brought["inputResponses"] = await self._answers(way.caller.channel, questions)
+            sent = {**params, **brought}
             if not questions:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, longest)
@@ -161,6 +175,31 @@ class Rounds:
         return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
 
 
+@dataclass(frozen=True)
+class _Way:
+    """From a caller to a server, for as long as the decision holds."""
+
+    link: Link
+    caller: Caller
+    method: str
+    same: Callable[[], Awaitable[bool]]
+
+    async def send(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send once, when it is the request's turn; its result as it came.
+
+        Raises:
+            Withdrawn: the decision holds no more; nothing was sent.
+        """
+        async with self.link.turn(self.method, self.caller):
+            if not await self.same():
+                raise Withdrawn
+            return await self.link.request(self.method, params, self.caller)
+
+    def of(self, channel: Channel) -> "_Way":
+        """The same way for a call that is heard of on another channel."""
+        return replace(self, caller=self.caller._replace(channel=channel))
+
+
 @dataclass(eq=False)
 class _Question:
     asked: Asked
@@ -187,6 +226,8 @@ class _Held:
         self._numbers = 0
         self._news = anyio.Event()
         self._done = False
+        self._shown = False
+        self._fetched = anyio.Event()
         self._result: dict[str, Any] | None = None
         self._error: Exception | None = None
 
@@ -205,18 +246,20 @@ class _Held:
         """Those of the newest request."""
         return self._headers
 
-    async def run(self, link: Link, caller: Caller, method: str, params: Mapping[str, Any]) -> None:
-        """Send the request and keep its outcome."""
-        held = Caller(caller.scope, caller.era, caller.connection, caller.client, self)
+    async def run(self, way: "_Way", params: Mapping[str, Any]) -> None:
+        """Send the request and keep its outcome, a while longer than the client may take to come for it."""
         try:
             with self.scope:
-                self._result = await link.request(method, params, held)
+                self._result = await way.of(self).send(params)
         except Exception as error:  # noqa: BLE001 - whoever fetches the outcome raises it
             self._error = error
         finally:
             self._done = True
             self._news.set()
-            self.on_end()
+        if self._shown:
+            with anyio.move_on_after(self._wait):
+                await self._fetched.wait()
+        self.on_end()
 
     def attach(self, channel: Channel) -> None:
         """A request of the client waits for this call from now on."""
@@ -234,6 +277,7 @@ class _Held:
             await self._news.wait()
         if self._done:
             return None
+        self._shown = True
         for question in self._questions.values():
             question.shown = True
         return {key: question.asked for key, question in self._questions.items()}
@@ -251,11 +295,15 @@ class _Held:
 
         Raises what `Link.request` raises.
         """
+        self._fetched.set()
         if self._error is not None:
             raise self._error
         if self._result is None:
             raise Rejection(INVALID_PARAMS, "The call was cancelled")
         return self._result
+
+    def check(self, schema: object, arguments: Json) -> None:
+        """Nothing: what headers say was checked when the request came."""
 
     async def list_changed(self, kind: ListKind) -> None:
         """Nothing: the modern era has these notices on listen streams."""

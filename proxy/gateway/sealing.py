@@ -35,6 +35,8 @@ class Seal:
             text = sealed if isinstance(sealed, str) else ""
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except (binascii.Error, ValueError):
+            text, raw = "", b""
+        if base64.urlsafe_b64encode(raw).decode().rstrip("=") != text:  # it has one spelling
             raw = b""
         given, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(given, self._mac(purpose, body)):

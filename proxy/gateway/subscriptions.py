@@ -1,19 +1,18 @@
 """Who is told of a resource's updates: those who subscribed to it, for as long as they may read it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-import anyio
-import structlog
 from anyio.abc import TaskGroup
 
-from proxy.core.errors import ProxyError, Rejection, Unknown
+from proxy.core.errors import ProxyError, Unknown
 from proxy.core.inventory import Json
 from proxy.core.scope import ScopeId
 from proxy.gateway.forwarding import Forwarding
 from proxy.ports import Caller, Notifier, Subscriber, Upstreams
 
-log = structlog.stdlib.get_logger("proxy.gateway")
+LISTEN_WAIT: Final = 2.0
+"""Seconds that a listen stream waits for servers to take note, before it is acknowledged."""
 
 
 class Subscriptions:
@@ -26,7 +25,6 @@ class Subscriptions:
         self._tasks = tasks
         self._wishes: dict[Subscriber, set[str]] = {}
         self._watching = False
-        self._one_at_a_time = anyio.Lock()
 
     async def subscribe(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/subscribe` (2025-11-25, server/resources).
@@ -36,15 +34,15 @@ class Subscriptions:
             Rejection: the server refuses.
         """
         uri: str = params["uri"]
-        if await self._forwarding.owner(caller.scope, uri) is None:
+        server = await self._forwarding.owner(caller.scope, uri)
+        if server is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
         wishes = self._wishes.setdefault(_subscriber(caller), set())
         wishes.add(uri)
-        try:
-            await self._settle()
-        except Rejection:
+        refused = await self._upstreams.watch(await self._wanted(), (server, caller.scope))
+        if uri in refused:
             wishes.discard(uri)
-            raise
+            raise refused[uri]
         return {}
 
     async def unsubscribe(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,21 +60,17 @@ class Subscriptions:
             self._wishes[subscriber] = set(uris)
         elif self._wishes.pop(subscriber, None) is None:
             return
-        await self.refresh()
+        await self.refresh(LISTEN_WAIT)
 
     def forget(self, subscriber: Subscriber) -> None:
         """A subscriber is gone."""
         if self._wishes.pop(subscriber, None) is not None:
             self._tasks.start_soon(self.refresh)
 
-    async def refresh(self) -> None:
-        """Bring the servers up to date with what is wished and may be read by now."""
-        if not self._wishes and not self._watching:
-            return
-        try:
-            await self._settle()
-        except ProxyError as error:
-            log.warning("subscription.refused", reason=str(error))
+    async def refresh(self, within: float = 0.0) -> None:
+        """Bring the servers up to date with what is wished and may be read by now; waits at most `within` seconds."""
+        if self._wishes or self._watching:
+            await self._upstreams.watch(await self._wanted(), within=within)
 
     def updated(self, server: str, scope: ScopeId | None, params: Json) -> None:
         """A server says that a resource was updated; `scope`: whose connection it is, where it belongs to one."""
@@ -96,16 +90,16 @@ class Subscriptions:
                     self._notifier.updated(subscriber, params)
                     break
 
-    async def _settle(self) -> None:
-        async with self._one_at_a_time:
-            wanted: dict[tuple[str, ScopeId], set[str]] = {}
-            for subscriber, uris in list(self._wishes.items()):
-                for uri in list(uris):
-                    server = await self._owner(subscriber.scope, uri)
-                    if server is not None:
-                        wanted.setdefault((server, subscriber.scope), set()).add(uri)
-            self._watching = bool(wanted)
-            await self._upstreams.watch(wanted)
+    async def _wanted(self) -> dict[tuple[str, ScopeId], set[str]]:
+        """What is wished and may be read, by server and scope."""
+        wanted: dict[tuple[str, ScopeId], set[str]] = {}
+        for subscriber, uris in list(self._wishes.items()):
+            for uri in list(uris):
+                server = await self._owner(subscriber.scope, uri)
+                if server is not None:
+                    wanted.setdefault((server, subscriber.scope), set()).add(uri)
+        self._watching = bool(wanted)
+        return wanted
 
     async def _owner(self, scope: ScopeId, uri: str) -> str | None:
         try:

@@ -1,7 +1,7 @@
 """One connection to one server: requests go out and results come back as parsed JSON."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
@@ -16,7 +16,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from proxy.core.capabilities import LEVELS, least_severe, relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent
-from proxy.core.inventory import Json, Offer, items
+from proxy.core.inventory import Json, Offer, is_json, items
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
@@ -31,6 +31,9 @@ from proxy.upstream.watching import ListenStream, Subscriptions
 log = structlog.stdlib.get_logger("proxy.upstream")
 
 PAGE_LIMIT: Final = 1000
+LEVEL_WAIT: Final = 2.0
+"""Seconds that a request waits for the server to take the log level that it wants."""
+_AT_ONCE: Final = nullcontext()
 LISTS: Final[tuple[ListKind, ...]] = ("tools", "resources", "prompts")
 
 
@@ -49,7 +52,8 @@ class Connection:
         self._idle: anyio.Event | None = None
         self._watch: Subscriptions | ListenStream
         if self._stamp.handshake:
-            self._watch = Subscriptions(self.request)
+            resources = greeting.capabilities.get("resources")
+            self._watch = Subscriptions(self.request, offered=is_json(resources) and bool(resources.get("subscribe")))
         else:
             self._watch = ListenStream(self._listen, greeting.capabilities, changes.all)
             relay.on_acknowledged = self._watch.acknowledged
@@ -67,17 +71,26 @@ class Connection:
         if isinstance(self._watch, ListenStream):
             self._watch.start(tasks)
 
-    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
-        """Wait for a call's turn, where the server takes only so many at a time (`max_parallel`)."""
-        return nullcontext() if self._limiter is None or method != "tools/call" else self._limiter
+    @asynccontextmanager
+    async def _turn(self, method: str, level: str | None) -> AsyncGenerator[None]:
+        async with self._limiter if self._limiter is not None and method == "tools/call" else nullcontext():
+            if level is not None:
+                with anyio.move_on_after(LEVEL_WAIT):
+                    await self._at_least(level)
+            yield
 
-    async def watch(self, uris: Collection[str]) -> None:
-        """Hear of updates of exactly these resources from now on.
+    def turn(self, method: str, caller: Caller) -> AbstractAsyncContextManager[object]:
+        """Wait until `caller`'s request can be sent: for its turn at the server (`max_parallel`), and its log level."""
+        level = caller.channel.log_level if self._logs and caller.era == "modern" else None
+        return _AT_ONCE if self._limiter is None and level is None else self._turn(method, level)
+
+    async def watch(self, uris: Collection[str]) -> Mapping[str, Rejection]:
+        """Hear of updates of exactly these resources from now on; the refusals of those that the server refuses.
 
         Raises:
-            Rejection: the server refuses one of them.
+            NotDelivered, ServerLost, ServerSilent: as `request`.
         """
-        await self._watch.set(uris)
+        return await self._watch.set(uris)
 
     async def set_level(self, levels: frozenset[str]) -> None:
         """Have the server send log messages as severe as the least severe of these."""
@@ -137,8 +150,6 @@ class Connection:
         key, limit = self._server.key, self._server.timeout
         if self.over.is_set():
             raise NotDelivered(key, "the connection is closed")
-        if self._logs and caller is not None and caller.era == "modern" and caller.channel.log_level is not None:
-            await self._at_least(caller.channel.log_level)
         call = self._relay.begin(caller, progress_token(params))
         stamped, options = self._stamp.request(method, params, caller, None if call.token is None else call.number)
         noted = delivery.set(call)
@@ -148,10 +159,12 @@ class Connection:
                 call.pause()
                 await self._relay.sent(call)
         except asyncio.CancelledError:
+            self._relay.abandon(call)
             if call.absorbed():
                 raise ServerSilent(key, limit) from None
             raise
         except MCPError as error:
+            call.pause()  # it is over, and what it means takes a moment to tell
             meaning = await self._meaning(error, call)
             if isinstance(meaning, Rejection):
                 self._relay.refused(call, meaning)

@@ -166,27 +166,31 @@ class Pool:
             raise ServerUnavailable(server, status.reason or status.state)
         return slot.connection
 
-    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
+    async def watch(
+        self,
+        uris: Mapping[tuple[str, ScopeId], Collection[str]],
+        wait_for: tuple[str, ScopeId] | None = None,
+        within: float = 0.0,
+    ) -> Mapping[str, Rejection]:
         """Be told of updates of exactly these resources, by server and one of the scopes that it serves.
 
-        Raises:
-            Rejection: a server refuses one of them.
+        Waits for `wait_for`, and returns what that server refuses; for the others at most `within` seconds.
         """
         wanted: dict[Place, set[str]] = {}
         for (server, scope), some in uris.items():
             wanted.setdefault(self._place(server, scope), set()).update(some)
-        refused: Rejection | None = None
-        for place, slot in list(self._slots.items()):
-            slot.watched = frozenset(wanted.get(place, ()))
-            if slot.connection is not None:
-                try:
-                    await slot.connection.watch(slot.watched)
-                except Rejection as error:
-                    refused = error
-                except ProxyError as error:  # it is told again when it is back
-                    log.debug("server.watch_failed", server=place[0], reason=str(error))
-        if refused is not None:
-            raise refused
+        awaited = None if wait_for is None else self._place(*wait_for)
+        told: list[anyio.Event] = []
+        for place, slot in self._slots.items():
+            watched = frozenset(wanted.get(place, ()))
+            if watched != slot.watched and place != awaited:
+                told.append(anyio.Event())
+                self._start_soon(self._watch, place, slot, told[-1])
+            slot.watched = watched
+        with anyio.move_on_after(within):
+            for each in told:
+                await each.wait()
+        return await self._watch(awaited, self._slots[awaited]) if awaited in self._slots else {}
 
     def set_levels(self) -> None:
         """Have every server send log messages as its clients want them by now; waits for none."""
@@ -207,7 +211,7 @@ class Pool:
                 del self._slots[place]
                 slot.life.cancel()
 
-    def _start_soon(self, run: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+    def _start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
         if self._tasks is None:
             raise RuntimeError("the pool is not running")
         self._tasks.start_soon(run, *args)
@@ -227,6 +231,17 @@ class Pool:
         slot = self._slots.get(self._place(server, scope))
         return slot.offer if slot is not None and slot.offer is not None else self._first.get(server)
 
+    async def _watch(self, place: Place, slot: _Slot, told: anyio.Event | None = None) -> Mapping[str, Rejection]:
+        """Have the server of one place tell of what is watched there by now; what it refuses. `told` is set then."""
+        try:
+            return {} if slot.connection is None else await slot.connection.watch(slot.watched)
+        except ProxyError as error:  # it is told again when it is back
+            log.debug("server.watch_failed", server=place[0], reason=str(error))
+            return {}
+        finally:
+            if told is not None:
+                told.set()
+
     async def _own(self, server: Server, place: Place, slot: _Slot, before: anyio.Event) -> None:
         """One connection's life: open it, read what is offered, keep it until it is lost.
 
@@ -238,6 +253,8 @@ class Pool:
         try:
             if isinstance(server, StdioServer):
                 await before.wait()
+            if life.cancel_called:
+                return
             # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
             # the entering alone would have to be left in another order than it was entered.
             deadline = anyio.current_time() + server.start_timeout
@@ -256,6 +273,8 @@ class Pool:
                     self._ready(place, slot, connection, offer)
                     ready = True
                     async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(connection.set_level, self._clients.levels(self._owner(place)))
+                        tasks.start_soon(self._watch, place, slot)
                         tasks.start_soon(self._follow, place, slot, connection)
                         await connection.over.wait()
                         tasks.cancel_scope.cancel()
@@ -272,20 +291,16 @@ class Pool:
         except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
             why = reason(error, server)
         finally:
-            if not ready:
+            if life.cancel_called:
+                self._set(place, slot, "stopped")
+            elif not ready:
                 self._set(place, slot, "failed", why)
             elif connection is not None:
                 self._lost(place, slot, connection)
             ended.set()
 
     async def _follow(self, place: Place, slot: _Slot, connection: Connection) -> None:
-        """Make the connection what the one before it was, and keep up with what the server changes in its lists."""
-        await connection.set_level(self._clients.levels(self._owner(place)))
-        if slot.watched:
-            try:
-                await connection.watch(slot.watched)
-            except ProxyError as error:
-                log.warning("server.watch_failed", server=place[0], reason=str(error))
+        """Keep up with what the server changes in its lists."""
         while True:
             await connection.changes.wait()
             await anyio.sleep(COALESCE)

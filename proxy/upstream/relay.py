@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from math import inf
 from typing import Any, Final
@@ -27,6 +28,8 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 ELICITATIONS: Final = 1000
 """How many elicitations by URL are remembered until the server says that they are complete, the newest ones."""
+WAITING: Final = 1000
+"""How many notifications of one request wait for its client to take them, the newest ones."""
 CHANGES: Final[Mapping[str, ListKind]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
@@ -53,6 +56,7 @@ class Call(Delivery):
         self.outbox: deque[tuple[str, Json]] | None = None
         self.sending: anyio.Event | None = None
         self._limit = limit
+        self._questions = 0
         self.prolong()
 
     async def poll(self) -> None:
@@ -61,8 +65,20 @@ class Call(Delivery):
             await self.caller.channel.poll()
 
     def prolong(self) -> None:
-        """The limit counts anew from now."""
-        self.deadline = anyio.current_time() + self._limit
+        """The limit counts anew from now, unless the client is asked something."""
+        if not self._questions:
+            self.deadline = anyio.current_time() + self._limit
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """The limit does not count while the client is asked something inside."""
+        self._questions += 1
+        self.pause()
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            self.prolong()
 
     def pause(self) -> None:
         """The limit does not count: it is not the server that is waited for."""
@@ -110,6 +126,7 @@ class Relay:
         self.on_acknowledged: Callable[[object], None] = lambda _stream: None
         self._numbers = count(1)
         self._calls: dict[int, Call] = {}
+        self._abandoned: set[ScopeId] = set()
         self._elicited: dict[str, ScopeId] = {}
         self._tasks: TaskGroup | None = None
         self._watching = False
@@ -130,6 +147,11 @@ class Relay:
     def end(self, call: Call) -> None:
         """The request is over."""
         del self._calls[call.number]
+
+    def abandon(self, call: Call) -> None:
+        """Nobody waits for the request any more, but the server may go on with it, and speak of it."""
+        if call.caller is not None:
+            self._abandoned.add(call.caller.scope)
 
     @property
     def in_work(self) -> bool:
@@ -166,11 +188,8 @@ class Relay:
             with anyio.move_on_after(self._input_wait):
                 if call is None or call.caller is None:
                     return await self._clients.ask(self.owner, method, asked)
-                call.pause()
-                try:
+                with call.asking():
                     return await call.caller.channel.ask(method, asked)
-                finally:
-                    call.prolong()
         except Rejection as error:
             raise MCPError(error.code, error.message, error.data) from None
         raise MCPError(REQUEST_TIMEOUT, f"The client did not answer within {self._input_wait:g} s")
@@ -211,15 +230,18 @@ class Relay:
     def _cause(self) -> Call | None:
         """The request that what came now belongs to.
 
-        Over Streamable HTTP it came on that request's stream. Else only its being the one in work tells: the newest
-        one, where all that are in work come from the same scope.
+        Over Streamable HTTP it came on that request's stream. Else it counts for the newest one in work, where all come
+        from one scope; where they do not, nobody can tell, of a request that is over as little as of one in work.
         """
         noted = delivery.get()
         if isinstance(noted, Call):
             return noted if noted.caller is not None else None
-        caused = [call for call in self._calls.values() if call.caller is not None]
-        scopes = {call.caller.scope for call in caused if call.caller is not None}
-        return caused[-1] if len(scopes) == 1 else None
+        scopes, newest = set(self._abandoned), None
+        for call in self._calls.values():
+            if call.caller is not None:
+                scopes.add(call.caller.scope)
+                newest = call
+        return newest if len(scopes) == 1 else None
 
     def _expect(self, wanted: object, scope: ScopeId) -> None:
         if is_json(wanted) and isinstance(elicitation := wanted.get("elicitationId"), str):
@@ -231,7 +253,7 @@ class Relay:
         if call.caller is None or self._tasks is None:
             return
         if call.outbox is None:
-            call.outbox = deque()
+            call.outbox = deque(maxlen=WAITING)
         call.outbox.append((method, params))
         if call.sending is None:
             call.sending = anyio.Event()

@@ -73,16 +73,24 @@ class Early:
     """Processes that were started ahead, by server; at the end those that nobody has taken are killed."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
+        self._servers = servers
         self._spawned: dict[str, Spawned] = {}
-        for server in servers:
-            if isinstance(server, StdioServer):
-                with suppress(OSError):  # told when the server is to be started in earnest
-                    self._spawned[server.key] = spawn(server)
 
     def __enter__(self) -> Self:
+        try:
+            for server in self._servers:
+                if isinstance(server, StdioServer):
+                    with suppress(OSError):  # told when the server is to be started in earnest
+                        self._spawned[server.key] = spawn(server)
+        except BaseException:
+            self._kill()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._kill()
+
+    def _kill(self) -> None:
         for spawned in self._spawned.values():
             spawned.signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
             spawned.process.wait()

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -118,7 +119,9 @@ def reason(error: BaseException, server: Server) -> str:
     if isinstance(found, CannotStart):
         return str(found)
     if isinstance(found, FileNotFoundError) and isinstance(server, StdioServer):
-        return f"{found.filename or server.command} does not exist"
+        missing = found.filename or server.command
+        there = "" if not Path(missing).exists() else "the interpreter that its first line names for "
+        return f"{there}{missing} does not exist"
     if isinstance(found, httpx2.ConnectError):
         return f"nothing answers at its address: {found}"
     text = " ".join(str(found).split())

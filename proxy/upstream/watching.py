@@ -1,8 +1,8 @@
 """Hearing of changes at a server: subscriptions to resources, and the modern era's listen stream."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import structlog
@@ -19,38 +19,43 @@ RETRY: Final = 5.0
 _numbers = count(1)
 
 
-class Watch(Protocol):
-    """How a connection hears of changes."""
-
-    async def set(self, uris: Collection[str]) -> None:
-        """Hear of updates of exactly these resources from now on.
-
-        Raises:
-            Rejection: the server refuses one of them.
-        """
-        ...
-
-
 class Subscriptions:
-    """The handshake era's `resources/subscribe`; changes of lists come unasked (2025-11-25, server/resources)."""
+    """The handshake era's `resources/subscribe`; changes of lists come unasked (2025-11-25, server/resources).
 
-    def __init__(self, request: Callable[[str, Json], Awaitable[Any]]) -> None:
+    `offered`: whether the server says that it can be subscribed to; else nothing is ever sent, and nothing comes.
+    """
+
+    def __init__(self, request: Callable[[str, Json], Awaitable[Any]], *, offered: bool) -> None:
         self._request = request
-        self._uris: frozenset[str] = frozenset()
+        self._offered = offered
+        self._wanted: frozenset[str] = frozenset()
+        self._subscribed: set[str] = set()
+        self._refused: dict[str, Rejection] = {}
         self._one_at_a_time = anyio.Lock()
 
-    async def set(self, uris: Collection[str]) -> None:
-        """Subscribe to what is new, unsubscribe from what is gone."""
+    async def set(self, uris: Collection[str]) -> Mapping[str, Rejection]:
+        """Subscribe to what is new, unsubscribe from what is gone; the refusals of those that the server refuses.
+
+        What is wanted by the time that each request is sent counts.
+        """
+        self._wanted = frozenset(uris) if self._offered else frozenset()
         async with self._one_at_a_time:
-            for uri in self._uris - set(uris):
-                self._uris -= {uri}
+            self._refused = {uri: error for uri, error in self._refused.items() if uri in self._wanted}
+            while gone := self._subscribed - self._wanted:
+                uri = min(gone)
+                self._subscribed.discard(uri)
                 try:
                     await self._request("resources/unsubscribe", {"uri": uri})
                 except ProxyError as error:
                     log.debug("server.unsubscribe_failed", uri=uri, reason=str(error))
-            for uri in sorted(set(uris) - self._uris):
-                await self._request("resources/subscribe", {"uri": uri})
-                self._uris |= {uri}
+            while fresh := self._wanted - self._subscribed - self._refused.keys():
+                uri = min(fresh)
+                try:
+                    await self._request("resources/subscribe", {"uri": uri})
+                    self._subscribed.add(uri)
+                except Rejection as error:
+                    self._refused[uri] = error
+            return dict(self._refused)
 
 
 class ListenStream:
@@ -79,11 +84,12 @@ class ListenStream:
         self._tasks = tasks
         self._renew()
 
-    async def set(self, uris: Collection[str]) -> None:
+    async def set(self, uris: Collection[str]) -> Mapping[str, Rejection]:
         """Open a stream for these resources, then end the one before it: nothing is missed in between."""
         if frozenset(uris) != self._uris:
             self._uris = frozenset(uris)
             self._renew()
+        return {}
 
     def acknowledged(self, stream: object) -> None:
         """The server has taken note of a stream; it may name those before the connection's own."""
@@ -102,18 +108,21 @@ class ListenStream:
 
     async def _run(self, scope: anyio.CancelScope, wanted: Json) -> None:
         with scope:
-            while await self._stream(scope, wanted):
+            again = False
+            while await self._stream(scope, wanted, again=again):
+                again = True
                 await anyio.sleep(RETRY)
-                self._on_loss()
 
-    async def _stream(self, scope: anyio.CancelScope, wanted: Json) -> bool:
-        """One stream until it ends; whether to open it again."""
-        stream, again = f"listen-{next(_numbers)}", True
+    async def _stream(self, scope: anyio.CancelScope, wanted: Json, *, again: bool) -> bool:
+        """One stream until it ends; whether to open it again. `again`: changes may have been missed before it."""
+        stream, lasting, missed = f"listen-{next(_numbers)}", True, again
         self._acknowledged[stream] = anyio.Event()
 
         async def replace() -> None:
             await self._acknowledged[stream].wait()
             self._end_before(scope)
+            if missed:
+                self._on_loss()
 
         try:
             async with anyio.create_task_group() as tasks:
@@ -121,12 +130,12 @@ class ListenStream:
                 try:
                     await self._listen(stream, {"notifications": dict(wanted)})
                 except ProxyError as error:
-                    again = not isinstance(error, Rejection) or error.code != METHOD_NOT_FOUND
+                    lasting = not isinstance(error, Rejection) or error.code != METHOD_NOT_FOUND
                     log.debug("server.listen_lost", reason=str(error))
                 tasks.cancel_scope.cancel()
         finally:
             del self._acknowledged[stream]
-        return again
+        return lasting
 
     def _end_before(self, scope: anyio.CancelScope | None) -> None:
         """End the streams that were opened before this one; all for None."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import orjson
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from proxy.core.inventory import Listed
 
@@ -19,7 +19,10 @@ def loads(line: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
     """
     try:
         return from_json(line)
-    except ValueError:  # or one of the few things that only the standard library reads: lone surrogates, 200 levels
+    except ValueError as problem:
+        if "recursion limit" in str(problem):  # what is read has to be written again, also by what is less patient
+            raise ValueError("it is nested too deeply") from None
+        # One of the few things that only the standard library reads: lone surrogates, bytes that are no UTF-8.
         try:
             return json.loads(line.decode("utf-8", "replace").removeprefix("\ufeff"))
         except RecursionError:
@@ -34,11 +37,16 @@ def dumps(message: object) -> bytes:
     """
     try:
         return orjson.dumps(message)
-    except TypeError:  # integers beyond 64 bits, lone surrogates
-        try:
-            return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-        except (RecursionError, TypeError) as error:
-            raise ValueError(str(error)) from None
+    except TypeError:  # integers beyond 64 bits, or lone surrogates
+        pass
+    try:
+        return to_json(message, inf_nan_mode="null")
+    except ValueError:  # lone surrogates
+        pass
+    try:
+        return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    except (RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def result_line(request_id: object, result: dict[str, Any]) -> bytes:

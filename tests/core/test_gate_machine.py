@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.decision import decide
-from proxy.core.errors import TooManyScopes
+from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
@@ -59,8 +59,13 @@ class Servers:
 
     def roots_changed(self, scope: ScopeId) -> None: ...
 
-    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None:
-        raise AssertionError(uris)
+    async def watch(
+        self,
+        uris: Mapping[tuple[str, ScopeId], Collection[str]],
+        wait_for: tuple[str, ScopeId] | None = None,
+        within: float = 0.0,
+    ) -> Mapping[str, Rejection]:
+        raise AssertionError((uris, wait_for))
 
     async def connected(self, server: str, scope: ScopeId) -> Link:
         raise AssertionError(server)

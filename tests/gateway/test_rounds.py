@@ -86,7 +86,6 @@ def test_a_state_in_which_a_character_was_changed_means_nothing_else(value: obje
         assert seal.open("purpose", changed) == value
 
 
-@pytest.mark.xfail(reason="characters that base64 ignores are ignored here too")
 @law
 @given(value=json_values, place=st.integers(0), put=st.sampled_from(ALPHABET) | st.characters())
 @example(value="", place=-1, put="!")
@@ -186,8 +185,12 @@ async def rounds_of(settings: Settings | None = None) -> AsyncGenerator[tuple[Ro
             tasks.cancel_scope.cancel()
 
 
+async def holds() -> bool:
+    return True
+
+
 async def exchange(asked: Rounds, link: Server, caller: Caller, **brought: Any) -> dict[str, Any]:
-    return await asked.exchange(link, caller, "server", "tools/call", {**CALL, **brought})
+    return await asked.exchange(link, caller, "server", "tools/call", {**CALL, **brought}, holds)
 
 
 def messages(result: Json) -> list[str]:
@@ -348,7 +351,7 @@ async def test_a_state_counts_nowhere_but_where_it_was_given(what: str, held: bo
         first = await exchange(asked, link, modern())
         brought = answering(first, one={"a": 1})
         with pytest.raises(Rejection, match="requestState"):
-            await asked.exchange(link, modern(scope=scope), server, method, {**params, **brought})
+            await asked.exchange(link, modern(scope=scope), server, method, {**params, **brought}, holds)
         assert len(link.asked) == 1
         assert await exchange(asked, link, modern(), **brought) == ({"a": 1} if held else DONE)
 
@@ -466,8 +469,9 @@ async def test_a_question_that_nobody_answers_in_time_is_refused_and_the_call_is
     async with rounds_of(Settings(input_wait=0.01)) as (asked, _):
         first = await exchange(asked, link, modern())
         await over.wait()
-        await settled()
-        assert not asked._held
+        with anyio.fail_after(20):
+            while asked._held:  # noqa: ASYNC110 - the outcome is kept a while for a client that is late
+                await anyio.sleep(0.001)
         with pytest.raises(Rejection, match="expired"):
             await exchange(asked, link, modern(), **answering(first, one={}))
 

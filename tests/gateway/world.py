@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId
 from proxy.ports import Caller, ListKind, Status
@@ -22,7 +23,7 @@ class Server:
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     asks: bool = False
 
-    def turn(self, method: str) -> AbstractAsyncContextManager[object]:
+    def turn(self, method: str, caller: Caller) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
     async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
@@ -58,7 +59,13 @@ class Servers:
 
     def roots_changed(self, scope: ScopeId) -> None: ...
 
-    async def watch(self, uris: Mapping[tuple[str, ScopeId], Collection[str]]) -> None: ...
+    async def watch(
+        self,
+        uris: Mapping[tuple[str, ScopeId], Collection[str]],
+        wait_for: tuple[str, ScopeId] | None = None,
+        within: float = 0.0,
+    ) -> Mapping[str, Rejection]:
+        return {}
 
 
 @dataclass
@@ -78,6 +85,8 @@ class Channel:
     capabilities: Json = field(default_factory=dict)
     log_level: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, schema: object, arguments: Json) -> None: ...
 
     async def progress(self, params: Json) -> None: ...
 

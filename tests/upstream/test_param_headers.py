@@ -248,7 +248,6 @@ async def test_a_server_without_headers_does_not_free_clients_from_theirs(
     assert invalid.reply["result"]["content"] == []
 
 
-@pytest.mark.xfail(reason="headers are held against what is known of the tool before the call, and not after")
 async def test_headers_count_also_where_the_call_itself_brings_the_server(
     tmp_path: Path, launch: Launch, raw: Raw, upstream: Upstream, namespace: str
 ) -> None:

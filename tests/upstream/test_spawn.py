@@ -140,7 +140,6 @@ def test_what_nobody_took_is_killed_when_the_program_ends_before_it_serves(bench
     wait_for_end([*bench.pids("a"), *bench.pids("b")])
 
 
-@pytest.mark.xfail(reason="this signal is not minded before the program serves")
 def test_what_nobody_took_is_killed_when_the_program_is_told_to_end_before_it_serves(bench: Bench):
     """By SIGTERM, as later on: a client may well think better of it."""
     bench.stdio("a", stubborn=STUBBORN)

@@ -68,7 +68,9 @@ def test_what_json_cannot_say_is_told(value: object):
         dumps(value)
 
 
-def test_what_is_nested_deeply_is_read_and_written():
-    """Deeper than the quick way goes."""
-    line = b"[" * 300 + b"]" * 300
+def test_what_is_nested_deeply_is_read_and_written_and_what_is_too_deep_is_not_read():
+    """What is read has to be written again, also by what is less patient."""
+    line = b"[" * 190 + b"]" * 190
     assert dumps(loads(line)) == line
+    with pytest.raises(ValueError, match="too deeply"):
+        loads(b"[" * 300 + b"]" * 300)
