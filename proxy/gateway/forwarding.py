@@ -217,7 +217,7 @@ class Forwarding:
         """
         for last in (False, True):
             link = await self._gate.upstreams.connected(server, caller.scope)
-            log.debug("request.forwarded", method=method, server=server, scope=caller.scope)
+            log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
             try:
                 return await self._rounds.exchange(link, caller, server, method, params, same)
             except NotDelivered as error:

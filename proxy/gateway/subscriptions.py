@@ -42,6 +42,7 @@ class Subscriptions:
         refused = await self._upstreams.watch(await self._wanted(), (server, caller.scope))
         if uri in refused:
             wishes.discard(uri)
+            await self.refresh()
             raise refused[uri]
         return {}
 

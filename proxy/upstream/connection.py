@@ -103,6 +103,10 @@ class Connection:
         except ProxyError as error:
             log.debug("server.level_refused", server=self._server.key, reason=str(error))
 
+    def forget(self, scope: ScopeId) -> None:
+        """A scope is over whose requests this connection has carried."""
+        self._relay.forget(scope)
+
     async def tell(self, method: str) -> None:
         """Send a notification without parameters."""
         await self._way.dispatcher.notify(method, None)
@@ -153,13 +157,15 @@ class Connection:
         call = self._relay.begin(caller, progress_token(params))
         stamped, options = self._stamp.request(method, params, caller, None if call.token is None else call.number)
         noted = delivery.set(call)
+        result: dict[str, Any] | None = None
         try:
             result = await self._way.dispatcher.send_raw_request(method, stamped, options)
             if call.sending is not None:
                 call.pause()
                 await self._relay.sent(call)
         except asyncio.CancelledError:
-            self._relay.abandon(call)
+            if result is None:
+                self._relay.abandon(call)
             if call.absorbed():
                 raise ServerSilent(key, limit) from None
             raise

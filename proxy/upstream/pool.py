@@ -204,12 +204,14 @@ class Pool:
                 self._start_soon(connection.tell, "notifications/roots/list_changed")
 
     def release(self, scope: ScopeId) -> None:
-        """End the connections that `scope` has to itself: it is over."""
+        """End the connections that `scope` has to itself: it is over, and the others may forget it."""
         self._inventories.pop(scope, None)
         for place, slot in list(self._slots.items()):
             if place[1] == scope:
                 del self._slots[place]
                 slot.life.cancel()
+            elif slot.connection is not None:
+                slot.connection.forget(scope)
 
     def _start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
         if self._tasks is None:

@@ -153,6 +153,10 @@ class Relay:
         if call.caller is not None:
             self._abandoned.add(call.caller.scope)
 
+    def forget(self, scope: ScopeId) -> None:
+        """A scope is over."""
+        self._abandoned.discard(scope)
+
     @property
     def in_work(self) -> bool:
         """Whether some request is in work."""

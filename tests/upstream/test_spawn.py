@@ -25,6 +25,8 @@ import signal, sys, time, types
 from pathlib import Path
 from proxy.cli.main import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a test run in the background has not
+
 def serve(*_):
     while not all(log.exists() and log.read_text().endswith("\\n") for log in map(Path, sys.argv[3:])):
         time.sleep(0.01)
