@@ -96,6 +96,8 @@ class Resumable(Response):
         """Pass on what the app sends, and end with the answer: the SDK would end in one more message."""
         if self._complete:
             return
+        if self._answered:  # the news that the client has left in the middle of the answer may have come by now
+            await anyio.lowlevel.checkpoint()
         event_id = _event_id(message.get("body", b""))
         if event_id is not None and self._stream is None and (stream := self._events.find(event_id)) is not None:
             self._stream = stream
@@ -106,7 +108,6 @@ class Resumable(Response):
                 message = {**message, "more_body": False}
         await super().send(message)
         if self._answered and self._complete:
-            await anyio.lowlevel.checkpoint()  # the news that the client has left may have come at the same time
             self._release()
 
     def ended(self) -> None:
