@@ -1,24 +1,26 @@
 """Reading an `env_file` in dotenv form; nothing in it is expanded."""
 
 from collections.abc import Mapping
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
+
+from proxy.config.files import Files
 
 
 class UnreadableEnvFile(Exception):
     """An env_file that cannot be read; its text is the reason."""
 
 
-def read_env_file(path: Path) -> Mapping[str, str]:
+def read_env_file(path: Path, files: Files) -> Mapping[str, str]:
     """The variables of a dotenv file; a name without `=` has no value and is left out.
 
     Raises `UnreadableEnvFile`.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = TextIOWrapper(BytesIO(files.read(path)), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         raise UnreadableEnvFile(f"{path} is not UTF-8 text") from None
     except FileNotFoundError:

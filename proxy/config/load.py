@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
+from proxy.config.files import Files
 from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
@@ -31,7 +33,8 @@ class Loaded:
 
     `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them.
     `servers`: key -> those that can be started; `unstartable`: key -> one line of reason, without secrets, for the
-    others. `secrets`: values to mask. `notes`: `file:line: path: what`, by line.
+    others. `secrets`: values to mask. `notes`: `file:line: path: what`, by line. `empty`: the file holds nothing but
+    comments. `digests`: every file that was read, the configuration first, with what tells whether it has changed.
     """
 
     path: Path
@@ -41,14 +44,22 @@ class Loaded:
     settings: Settings = field(default_factory=Settings)
     secrets: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    empty: bool = False
+    digests: Mapping[Path, str] = field(default_factory=dict[Path, str], compare=False)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that it was read from: the configuration, then the env files that it names."""
+        return tuple(self.digests)
 
 
-def load(path: Path, environ: Mapping[str, str]) -> Loaded:
-    """The configuration at `path`, with variables taken from `environ` (names to values).
+def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> Loaded:
+    """The configuration at `path`, with variables taken from `environ` (names to values), read through `files`.
 
     Raises `Refused`, with every problem, also when the file cannot be read.
     """
-    document = _read(path)
+    files = files or Files()
+    document = _read(path, files)
     findings = Findings(document.file, document.line, document.problems)
     data = without_client_keys(document.data, findings)
     check_shapes(data, findings)
@@ -58,8 +69,13 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
     check_prefixes(parts.servers_key, parts.servers, parts.proxy.name_limit, findings)
 
     folder = path.absolute().parent
-    around = Surroundings(folder, environ, _variables(parts.env_file, ("env_file",), folder, environ, findings))
-    own = _own_variables(parts, around, findings)
+    variables = partial(_variables, folder=folder, environ=environ, files=files, findings=findings)
+    around = Surroundings(folder, environ, variables(parts.env_file, ("env_file",)))
+    own = {
+        key: variables(entry.dotenv, (parts.servers_key, key, "env_file" if entry.env_file is not None else "envFile"))
+        for key, entry in parts.servers.items()
+        if entry.on
+    }
     tokens, token_values = _tokens(parts.proxy, around, findings)
     if findings.problems:
         raise Refused(findings.problems)
@@ -88,13 +104,15 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
         settings=_settings(parts.proxy, tokens),
         secrets=secrets,
         notes=findings.notes,
+        empty=document.empty,
+        digests=files.digests,
     )
 
 
-def _read(path: Path) -> Document:
+def _read(path: Path, files: Files) -> Document:
     file = str(path)
     try:
-        content = path.read_bytes()
+        content = files.read(path.absolute())
     except FileNotFoundError:
         what = "the file does not exist"
     except IsADirectoryError:
@@ -109,7 +127,7 @@ def _read(path: Path) -> Document:
 
 
 def _variables(
-    written: str | None, place: Place, folder: Path, environ: Mapping[str, str], findings: Findings
+    written: str | None, place: Place, folder: Path, environ: Mapping[str, str], files: Files, findings: Findings
 ) -> Mapping[str, str]:
     if written is None:
         return {}
@@ -117,24 +135,10 @@ def _variables(
         findings.problem(place, "is empty: write the path of a dotenv file, or leave it out")
         return {}
     try:
-        return read_env_file(located(written, folder, environ))
+        return read_env_file(located(written, folder, environ), files)
     except UnreadableEnvFile as reason:
         findings.problem(place, in_a_path(written) or str(reason))
         return {}
-
-
-def _own_variables(parts: Parts, around: Surroundings, findings: Findings) -> Mapping[str, Mapping[str, str]]:
-    return {
-        key: _variables(
-            entry.dotenv,
-            (parts.servers_key, key, "env_file" if entry.env_file is not None else "envFile"),
-            around.folder,
-            around.environ,
-            findings,
-        )
-        for key, entry in parts.servers.items()
-        if entry.on
-    }
 
 
 def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tuple[Mapping[str, str], Iterable[str]]:

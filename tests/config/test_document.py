@@ -183,6 +183,7 @@ def test_a_file_that_may_not_be_read_is_refused(room, monkeypatch):
     def denied(self):
         raise PermissionError
 
+    room.file.touch()
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(Refused, match="may not be read: permission denied"):
         load(room.file, {})
