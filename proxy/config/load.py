@@ -208,4 +208,5 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
         max_event_size=proxy.max_event_size,
         input_wait=proxy.input_wait,
         log_level=proxy.log_level,
+        reload=proxy.reload,
     )

@@ -317,6 +317,11 @@ class ProxyBlock(_Part):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default=Settings.log_level, description="The least important messages that are logged, to stderr."
     )
+    reload: Literal["skills", "full", "off"] = Field(
+        default=Settings.reload,
+        description="What a change of this file changes at once: skills: all but servers and this setting, which wait "
+        "for SIGHUP or a restart; full: all; off: nothing.",
+    )
 
 
 Servers: TypeAlias = dict[str, ServerEntry]

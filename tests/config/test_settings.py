@@ -35,6 +35,7 @@ def test_every_setting_is_read(room):
           max_event_size: 1 GiB
           input_wait: 30
           log_level: debug
+          reload: off
         """,
         {"ALICE_TOKEN": "alice-token"},
     )
@@ -54,6 +55,7 @@ def test_every_setting_is_read(room):
         max_event_size=1024**3,
         input_wait=30.0,
         log_level="debug",
+        reload="off",
     )
     assert loaded.catalogue.naming.limit == 128
     assert {"alice-token", "bob-1"} <= loaded.secrets
@@ -78,6 +80,7 @@ def test_every_setting_is_read(room):
         ("name_limit: x", "name_limit: must be a whole number greater than 0"),
         ("call_route: yes", "call_route: must be one of 'auto', 'on' or 'off'"),
         ("log_level: loud", "log_level: must be one of 'debug', 'info', 'warning' or 'error'"),
+        ("reload: no", "reload: must be one of 'skills', 'full' or 'off'"),
         ("allowed_hosts: h", 'allowed_hosts: must be a list: write ["h"]'),
         ("allowed_hosts: ['https://h']", 'allowed_hosts[0]: a host has no scheme and no path: write "h"'),
         ("allowed_hosts: ['https://u@h:1/p']", 'allowed_hosts[0]: a host has no scheme and no path: write "h:1"'),
