@@ -1,23 +1,30 @@
 """The wiring: a loaded configuration becomes a running proxy."""
 
+import math
+import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import structlog
+from platformdirs import user_cache_path
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from proxy.config.difference import difference, in_force, late
 from proxy.config.load import Loaded
+from proxy.core.catalogue import Catalogue
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, begin, disconnected
+from proxy.core.server import Server
 from proxy.face.clients import ClientRegistry
 from proxy.face.http import http_app
 from proxy.face.identity import Identity
 from proxy.face.lifetimes import Lifetimes
-from proxy.face.server import ProxyServer
+from proxy.face.server import NAME, ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.forwarding import Forwarding
@@ -26,24 +33,68 @@ from proxy.gateway.listing import Listing
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
-from proxy.ports import Subscriber
+from proxy.ports import Status, Subscriber
 from proxy.store.memory import MemoryStore
+from proxy.store.offers import OfferFiles
 from proxy.upstream.pool import Pool
 from proxy.upstream.spawn import Early
 
+log = structlog.stdlib.get_logger("proxy")
 
-@dataclass(frozen=True)
+
+@dataclass
 class Running:
-    """A proxy that runs: its server, and what the HTTP face needs besides."""
+    """A proxy that runs: its server, and what the HTTP face and a change of the configuration need besides.
+
+    `loaded`: what the file says. `approved`: what it said when servers were last put into effect from it: at the
+    start, or when the user asked for that.
+    """
 
     loaded: Loaded
+    approved: Loaded
     server: ProxyServer
     pool: Pool
     gate: Gate
+    announcer: Announcer
     identity: Identity
     clients: ClientRegistry
     lifetimes: Lifetimes
+    masker: Masker
     tasks: anyio.abc.TaskGroup
+    _waiting: Mapping[str, Server | None] = field(default_factory=dict[str, Server | None])
+
+    async def reload(self, loaded: Loaded, *, full: bool) -> None:
+        """Put into effect what is different in `loaded`, and nothing else.
+
+        Servers that are new or different start programs: they wait until the user asks for a `full` reload.
+        """
+        before, self.loaded = self.loaded, loaded
+        self.masker.learn(loaded.secrets)
+        if full:
+            self.approved = loaded
+        now = in_force(self.approved, loaded)
+        self._tell(before, loaded, now.waiting)
+        self.gate.adopt(loaded.catalogue, loaded.settings, _eager(loaded.catalogue, now.servers))
+        self.server.refit()
+        self.pool.adopt(now.servers, now.unstartable)
+        await self.gate.refit()
+        self.pool.hold(None, _eager(loaded.catalogue, now.servers, shared=True))
+        await self.announcer.announce_all()
+
+    def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
+        """Say what is different; what waits, once."""
+        changes = difference(before, loaded)
+        log.info("config.reloaded", **changes)
+        for note in loaded.notes:
+            if note not in before.notes:
+                log.warning("config.note", note=note)
+        if not loaded.catalogue.skills:
+            log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
+        if settings := late(changes.get("settings_changed", [])):
+            log.warning("config.restart_needed", settings=settings)
+        if waiting and waiting != self._waiting:
+            log.warning("config.waiting", servers=list(waiting), until=f"kill -HUP {os.getpid()}, or a restart")
+        self._waiting = waiting
 
     def http(self, host: str) -> Starlette:
         """The ASGI app, for an address that is bound to `host`."""
@@ -55,10 +106,7 @@ class Running:
         degraded = any(status.state == "failed" for status in servers.values())
         return {
             "status": "degraded" if degraded else "ok",
-            "servers": {
-                key: {"state": status.state} | ({"reason": status.reason} if status.reason else {})
-                for key, status in servers.items()
-            },
+            "servers": {key: _standing(status) for key, status in servers.items()},
         }
 
     def _manage(self, app: ASGIApp) -> Sessions:
@@ -81,24 +129,48 @@ class Running:
             await self.gate.change(scope, lambda state: disconnected(state, session_id))
 
 
+def _eager(catalogue: Catalogue, servers: Mapping[str, Server], *, shared: bool = False) -> list[str]:
+    """The servers that are started whatever is active; only those that all scopes share, where `shared`."""
+    return [
+        key
+        for key in catalogue.needed
+        if key in servers and servers[key].eager and not (shared and servers[key].isolation == "scope")
+    ]
+
+
+def _standing(status: Status) -> dict[str, Any]:
+    told: dict[str, Any] = {"state": status.state}
+    if status.reason:
+        told["reason"] = status.reason
+    if status.next_try is not None:
+        told["next_try"] = math.ceil(status.next_try)
+    return told
+
+
 @asynccontextmanager
-async def running(loaded: Loaded, own: ScopeId | None, early: Early | None = None) -> AsyncGenerator[Running]:
+async def running(
+    loaded: Loaded, own: ScopeId | None, early: Early | None = None, masker: Masker | None = None
+) -> AsyncGenerator[Running]:
     """A proxy by `loaded`; `own`: the scope of its one client, None where it serves many over HTTP.
 
-    `early`: processes that were started ahead. On leaving, all servers end within 5 s.
+    `early`: processes that were started ahead. `masker`: the one that logs go through, which learns the secrets of
+    later configurations. On leaving, all servers end within 5 s.
     """
+    masker = masker or Masker(loaded.secrets)
     settings, catalogue = loaded.settings, loaded.catalogue
+    eager = _eager(catalogue, loaded.servers)
     store = MemoryStore(settings.max_scopes)
     async with anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
-        pool = Pool(loaded.servers, loaded.unstartable, Masker(loaded.secrets), clients, settings, own=own, early=early)
-        eager = [key for key in catalogue.needed if key in loaded.servers and loaded.servers[key].eager]
-        gate = Gate(catalogue, pool, store, eager)
-        listing = Listing(gate, settings)
-        forwarding = Forwarding(gate, Rounds(settings, tasks), settings)
+        kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
+        unstartable = in_force(loaded, loaded).unstartable
+        pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
+        gate = Gate(catalogue, pool, store, settings, eager)
+        listing = Listing(gate)
+        forwarding = Forwarding(gate, Rounds(settings, tasks))
         subscriptions = Subscriptions(forwarding, pool, clients, tasks)
-        announcer = Announcer(gate, clients, settings, tasks, subscriptions.refresh)
-        skills = Skills(gate, listing, forwarding, announcer, settings)
+        announcer = Announcer(gate, clients, tasks, subscriptions.refresh)
+        skills = Skills(gate, listing, forwarding, announcer)
         identity = Identity(own)
 
         def ended(scope: ScopeId) -> None:
@@ -122,7 +194,20 @@ async def running(loaded: Loaded, own: ScopeId | None, early: Early | None = Non
         tasks.start_soon(announcer.run)
         async with pool.running():
             if own is None:  # else they begin when the client has said what it can be asked
-                at_once = {*catalogue.servers_of(begin(catalogue).active), *eager}
-                pool.need(key for key in at_once if key in loaded.servers and loaded.servers[key].isolation == "shared")
-            yield Running(loaded, server, pool, gate, identity, clients, lifetimes, tasks)
+                shared = [key for key, server in loaded.servers.items() if server.isolation == "shared"]
+                pool.need(key for key in catalogue.servers_of(begin(catalogue).active) if key in shared)
+                pool.hold(None, _eager(catalogue, loaded.servers, shared=True))
+            yield Running(
+                loaded=loaded,
+                approved=loaded,
+                server=server,
+                pool=pool,
+                gate=gate,
+                announcer=announcer,
+                identity=identity,
+                clients=clients,
+                lifetimes=lifetimes,
+                masker=masker,
+                tasks=tasks,
+            )
         tasks.cancel_scope.cancel()

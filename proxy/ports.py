@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.errors import Rejection
-from proxy.core.inventory import Inventory, Json
+from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.scope import ScopeId, ScopeState
+from proxy.core.server import Server
 
 ServerState: TypeAlias = Literal["idle", "starting", "ready", "failed", "stopped"]
 Era: TypeAlias = Literal["handshake", "modern"]
@@ -19,10 +20,14 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 @dataclass(frozen=True)
 class Status:
-    """Where a server stands; `reason` is one masked line when it has failed."""
+    """Where a server stands; `reason` is one masked line when it has failed.
+
+    `next_try`: the seconds until it is tried again, None where nobody waits for that.
+    """
 
     state: ServerState
     reason: str = ""
+    next_try: float | None = None
 
 
 class Channel(Protocol):
@@ -130,7 +135,14 @@ class Upstreams(Protocol):
         ...
 
     def need(self, servers: Iterable[str], scope: ScopeId) -> None:
-        """Begin to start those that are not running for `scope`; returns at once."""
+        """Begin to start those that are not running for `scope`, also where a new attempt is due later."""
+        ...
+
+    def hold(self, scope: ScopeId, servers: Iterable[str]) -> None:
+        """`scope` needs exactly these from now on; returns at once.
+
+        Those are started, and tried again when they are lost or fail.
+        """
         ...
 
     async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
@@ -163,6 +175,18 @@ class Upstreams(Protocol):
 
         Waits for `wait_for`, and returns what that server refuses; for the others at most `within` seconds.
         """
+        ...
+
+
+class KeptOffers(Protocol):
+    """What servers offered when the proxy ran last; both methods may take as long as a file does."""
+
+    def read(self, server: Server) -> Offer | None:
+        """What `server` offered, if it was configured as it is now."""
+        ...
+
+    def keep(self, server: Server, offer: Offer) -> None:
+        """Remember what `server` offers; that it cannot be done is no error."""
         ...
 
 

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -39,6 +40,10 @@ ERAS = ("legacy", MODERN)
 """Modes that differ on a namespace and over stdio, where `auto` comes to the modern era."""
 
 Json: TypeAlias = dict[str, Any]
+
+_cache = tempfile.TemporaryDirectory(prefix="skill-proxy-cache-")
+"""The cache folder of every program that tests start: none looks into the user's own."""
+os.environ["XDG_CACHE_HOME"] = _cache.name
 
 
 @pytest.fixture
@@ -140,7 +145,7 @@ def program(*arguments: str | Path) -> list[str]:
 def stdio_program(config: Path, *arguments: str) -> StdioServerParameters:
     """The program over stdio, for the SDK's client; the measuring of coverage is passed on."""
     command, *args = program("serve", "--config", config, *arguments)
-    kept = {key: value for key, value in os.environ.items() if key.startswith(("COVERAGE_", "PYTHON"))}
+    kept = {key: value for key, value in os.environ.items() if key.startswith(("COVERAGE_", "PYTHON", "XDG_CACHE_"))}
     return StdioServerParameters(command=command, args=args, cwd=ROOT, env=kept)
 
 

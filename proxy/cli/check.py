@@ -8,12 +8,14 @@ import anyio
 
 from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM
+from proxy.config.difference import in_force
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Skill
-from proxy.core.inventory import Inventory
+from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
 from proxy.core.report import Report, SkillReport, grants, report
 from proxy.face.clients import ClientRegistry
+from proxy.ports import Status
 from proxy.upstream.pool import Pool
 
 WIDTH = 80
@@ -33,27 +35,37 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     if offline:
         _print_offline(loaded)
         return GOOD
-    inventory, failed = anyio.run(partial(_start_all, loaded, masker))
+    inventory, statuses = anyio.run(partial(_start_all, loaded, masker))
+    failed = {key: statuses[key].reason for key in catalogue.needed if statuses[key].state != "ready"}
     found = report(catalogue, inventory, failed)
+    print()
+    for key, status in statuses.items():
+        print(f"server {key}: {_standing(status, inventory.get(key))}")
     _print(found)
     return GOOD if found.good else LIVE_PROBLEM
 
 
-async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, str]]:
-    """Start every server that a skill names, side by side; what they offer, and why some did not start."""
+async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, Status]]:
+    """Start every server that a skill names, side by side; what they offer, and where each stands."""
     needed = loaded.catalogue.needed
     longest = max((server.start_timeout for server in loaded.servers.values()), default=0.0)
     offered: Inventory = {}
-    failed: dict[str, str] = {}
+    statuses: dict[str, Status] = {}
     async with anyio.create_task_group() as tasks:
-        pool = Pool(loaded.servers, loaded.unstartable, masker, ClientRegistry(tasks), loaded.settings)
+        unstartable = in_force(loaded, loaded).unstartable
+        pool = Pool(loaded.servers, unstartable, masker, ClientRegistry(tasks), loaded.settings)
         async with pool.running():
             pool.need(needed)
             await pool.settled(needed, None, longest + 1)
             offered = pool.inventory()
-            statuses = {server: pool.status(server) for server in needed}
-            failed = {server: status.reason for server, status in statuses.items() if status.state != "ready"}
-    return offered, failed
+            statuses = {server: pool.status(server) for server in loaded.catalogue.servers}
+    return offered, statuses
+
+
+def _standing(status: Status, offer: Offer | None) -> str:
+    if status.state == "ready" and offer is not None:
+        return f"ready, {_count(len(offer.tools), 'tool')}"
+    return "failed" if status.state == "failed" else f"{status.state}, no skill names it"
 
 
 def _print_offline(loaded: Loaded) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from socket import socket
 
@@ -18,7 +19,9 @@ from anyio.abc import TaskStatus
 from proxy import logs
 from proxy.app import Running, running
 from proxy.cli.exits import GOOD, REFUSED
+from proxy.cli.hangup import Hangup
 from proxy.config.load import Loaded
+from proxy.config.reload import Reload, Watcher
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
 from proxy.face.http import CannotListen, listen, serve_http
@@ -36,7 +39,8 @@ def serve(loaded: Loaded, arguments: argparse.Namespace, early: Early) -> int:
 
     `early`: servers that were started while this was imported.
     """
-    logs.configure(arguments.log_level or loaded.settings.log_level, Masker(loaded.secrets))
+    masker = Masker(loaded.secrets)
+    logs.configure(arguments.log_level or loaded.settings.log_level, masker)
     for note in loaded.notes:
         log.warning("config.note", note=note)
     if not loaded.catalogue.skills:
@@ -50,36 +54,52 @@ def serve(loaded: Loaded, arguments: argparse.Namespace, early: Early) -> int:
             print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
             return REFUSED
     own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
-    anyio.run(partial(_serve, loaded, own if bound is None else None, early, bound, host))
+    proxy = running(loaded, own if bound is None else None, early, masker)
+    anyio.run(partial(_serve, proxy, Watcher(loaded, os.environ), bound, host))
     return GOOD
 
 
-async def _serve(loaded: Loaded, own: ScopeId | None, early: Early, bound: socket | None, host: str) -> None:
+async def _serve(
+    proxy: AbstractAsyncContextManager[Running], watcher: Watcher, bound: socket | None, host: str
+) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as work:
             # The receiver outlives the work: a second signal must not end the program before its servers have ended.
-            await tasks.start(_stop_on_signal, work)
-            async with running(loaded, own, early) as proxy:
+            await tasks.start(_obey_signals, work, watcher)
+            async with proxy as served, anyio.create_task_group() as reloading:
                 gc.freeze()  # what has been imported stays: no collection has to look at it again
                 gc.enable()
+                reloading.start_soon(watcher.run, partial(_reload, served))
                 if bound is None:
                     if os.isatty(0):
                         print(WAITING, file=sys.stderr, flush=True)
-                    await serve_stdio(proxy.server)
+                    await serve_stdio(served.server)
                 else:
-                    await serve_http(proxy.http(host), bound, partial(_tell, proxy, bound))
+                    await serve_http(served.http(host), bound, partial(_tell, served, bound))
+                reloading.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
+async def _reload(proxy: Running, reload: Reload) -> None:
+    await proxy.reload(reload.loaded, full=reload.full)
+
+
+async def _obey_signals(
+    work: anyio.CancelScope, watcher: Watcher, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """SIGINT and SIGTERM end the program, SIGHUP has it read its configuration, where its terminal is not gone."""
     if sys.platform == "win32":
         task_status.started()
         return
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    hangup = Hangup()
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
+            if number == signal.SIGHUP and not await hangup.ends_the_program():
+                watcher.hangup()
+                continue
             log.info("proxy.stopping", signal=number.name)
-            scope.cancel()
+            work.cancel()
 
 
 def _tell(proxy: Running, bound: socket) -> None:

@@ -207,6 +207,7 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
         max_request_size=proxy.max_request_size,
         max_event_size=proxy.max_event_size,
         input_wait=proxy.input_wait,
+        keep_inventories=proxy.keep_inventories,
         log_level=proxy.log_level,
         reload=proxy.reload,
     )

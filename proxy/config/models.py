@@ -198,6 +198,10 @@ class ServerEntry(_Part):
     start_timeout: Seconds = Field(
         default=StdioServer.start_timeout, description="Seconds from starting the server to its first list of tools."
     )
+    idle_stop: Seconds | None = Field(
+        default=StdioServer.idle_stop,
+        description="Seconds after which it is ended when no client has a skill active that needs it. Default: never.",
+    )
     start: Literal["lazy", "eager"] = Field(
         default="lazy", description="lazy: started when a skill first needs it; eager: when the proxy starts."
     )
@@ -210,10 +214,14 @@ class ServerEntry(_Part):
         description="shared: one connection for all clients; scope: one per client (scope), for stateful servers such "
         "as browsers.",
     )
-    max_parallel: Count | None = Field(
-        default=StdioServer.max_parallel,
+    max_concurrency: Count | None = Field(
+        default=StdioServer.max_concurrency,
         description="Most calls in work at this server, the others wait; for servers that cannot do parallel work. "
         "Default: no limit.",
+    )
+    max_connections: Count = Field(
+        default=StdioServer.max_connections,
+        description="With isolation: scope, for how many clients it may run at a time.",
     )
     prefix: Scalar | None = Field(
         default=None,
@@ -285,6 +293,10 @@ class ProxyBlock(_Part):
     max_scopes: Count = Field(default=Settings.max_scopes, description="How many clients' states are kept at most.")
     scope_idle: Seconds = Field(
         default=Settings.scope_idle, description="Seconds that the state of a client lives without a request."
+    )
+    keep_inventories: Flag = Field(
+        default=Settings.keep_inventories,
+        description="Whether what servers offer is remembered from one run to the next, in the user's cache folder.",
     )
     name_limit: NameLimit = Field(default=Naming.limit, description="The longest name of a tool, in characters.")
     tokens: dict[str, Scalar] = Field(

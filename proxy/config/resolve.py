@@ -97,11 +97,13 @@ def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_event_size: i
         transport="sse" if entry.type == "sse" else "http",
         timeout=entry.timeout,
         start_timeout=entry.start_timeout,
+        idle_stop=entry.idle_stop,
         eager=entry.start == "eager",
         era=entry.era,
         isolation=entry.isolation,
         pass_headers=tuple(dict.fromkeys(name.lower() for name in entry.pass_headers)),
-        max_parallel=entry.max_parallel,
+        max_concurrency=entry.max_concurrency,
+        max_connections=entry.max_connections,
         max_event_size=max_event_size,
     )
     faults = [f"url {fault}" for fault in [url_fault(server.url)] if fault]
@@ -141,10 +143,12 @@ def _stdio(
         cwd=cwd,
         timeout=entry.timeout,
         start_timeout=entry.start_timeout,
+        idle_stop=entry.idle_stop,
         eager=entry.start == "eager",
         era=entry.era,
         isolation=entry.isolation,
-        max_parallel=entry.max_parallel,
+        max_concurrency=entry.max_concurrency,
+        max_connections=entry.max_connections,
     )
     secrets = [*confidential.of_environment(environment), *confidential.of_arguments(args)]
     return _Attempt(server, tuple(map(str, faults)), secrets, "".join(fault.searched for fault in faults))

@@ -84,6 +84,11 @@ class Catalogue:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
+    def pinned(self) -> frozenset[str]:
+        """The skills that are always active."""
+        return frozenset(skill.id for skill in self.skills if skill.pinned)
+
+    @cached_property
     def needed(self) -> tuple[str, ...]:
         """The servers that some skill names, in the order of the file; no other is ever started (design rule 25)."""
         return self.servers_of(self.by_id)

@@ -21,7 +21,13 @@ class Masker:
     """Replaces known secret values by `***`, also where they stand URL-encoded, escaped, or line by line."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._parts = {part for secret in secrets for part in _parts(secret)}
+        self._parts: set[str] = set()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Replace these too from now on."""
+        self._parts |= {part for secret in secrets for part in _parts(secret)}
+        vars(self).pop("_pattern", None)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:

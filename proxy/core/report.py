@@ -48,7 +48,7 @@ def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]
 
 def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
     view = decide(catalogue, (), inventory, Step(skill.id))
-    problems = [f"server {server} does not start" for server in catalogue.servers_of([skill.id]) if server in failed]
+    problems = [f"server {server} failed" for server in catalogue.servers_of([skill.id]) if server in failed]
     for server, allow in skill.tools.items():
         if server in inventory:
             names = [tool["name"] for tool in inventory[server].tools]
@@ -73,7 +73,7 @@ def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, s
         yield "no skill is enabled: clients will see no tool at all"
     for server in catalogue.servers:
         if server in failed:
-            yield f"server {server} does not start: {failed[server]}"
+            yield f"server {server} failed: {failed[server]}"
     for name in sorted(clashes(catalogue, inventory)):
         yield f"more than one tool, or prompt, would be shown as {name}: none of them is; set a prefix"
     for server, allow in catalogue.denied.items():

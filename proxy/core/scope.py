@@ -74,6 +74,19 @@ def begin(catalogue: Catalogue) -> ScopeState:
     return ScopeState(active=tuple(skill.id for skill in catalogue.skills if skill.active or skill.pinned))
 
 
+def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
+    """The state as `catalogue` lets it be: without skills that do not exist, with those that are pinned.
+
+    The same object when nothing changes.
+    """
+    kept = tuple(skill for skill in state.active if skill in catalogue.by_id)
+    added = tuple(skill.id for skill in catalogue.skills if skill.pinned and skill.id not in kept)
+    offloaded = frozenset(skill for skill in state.offloaded if skill in catalogue.by_id).difference(added)
+    if (*kept, *added) == state.active and offloaded == state.offloaded:
+        return state
+    return replace(state, active=(*kept, *added), offloaded=offloaded)
+
+
 def activated(state: ScopeState, skill: str) -> ScopeState:
     """The state with `skill` active; the same object when it is already."""
     if skill in state.active:

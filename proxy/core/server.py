@@ -16,8 +16,9 @@ class StdioServer:
     """A server that runs as a child process.
 
     `env` is the child's whole environment. `timeout`: seconds a call may go without a result or progress.
-    `start_timeout`: seconds from spawning to its first list. `max_parallel`: most calls in work at it, None for any
-    number.
+    `start_timeout`: seconds from spawning to its first list. `idle_stop`: seconds after which it is ended when no scope
+    needs it, None for never. `max_concurrency`: most calls in work at it, None for any number. `max_connections`: most
+    connections at a time, where each scope has its own.
     """
 
     key: str
@@ -27,10 +28,12 @@ class StdioServer:
     cwd: str | None = None
     timeout: float = 300.0
     start_timeout: float = 30.0
+    idle_stop: float | None = None
     eager: bool = False
     era: EraChoice = "auto"
     isolation: Isolation = "shared"
-    max_parallel: int | None = None
+    max_concurrency: int | None = None
+    max_connections: int = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +41,8 @@ class HttpServer:
     """A server behind a URL, over Streamable HTTP (`http`) or the older HTTP+SSE (`sse`); times in seconds.
 
     `pass_headers`: lower-case names of headers of a client's request that go on to this server with what the request
-    causes there. `max_parallel`: most calls in work at it, None for any number. `max_event_size`: most bytes of one
-    event of its response streams.
+    causes there. `idle_stop`, `max_concurrency`, `max_connections`: as of `StdioServer`. `max_event_size`: most bytes
+    of one event of its response streams.
     """
 
     key: str
@@ -48,11 +51,13 @@ class HttpServer:
     transport: Literal["http", "sse"] = "http"
     timeout: float = 300.0
     start_timeout: float = 30.0
+    idle_stop: float | None = None
     eager: bool = False
     era: EraChoice = "auto"
     isolation: Isolation = "shared"
     pass_headers: tuple[str, ...] = ()
-    max_parallel: int | None = None
+    max_concurrency: int | None = None
+    max_connections: int = 100
     max_event_size: int = 64 * 1024 * 1024
 
 

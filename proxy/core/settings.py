@@ -18,8 +18,9 @@ class Settings:
     `scope_idle`: how long a scope lives without a request. `tokens`: principal -> bearer token.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
     largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
-    `input_wait`: how long a server's question to the user may stay unanswered. `reload`: what a changed configuration
-    file changes by itself; the one in force counts, not that of the changed file.
+    `input_wait`: how long a server's question to the user may stay unanswered. `keep_inventories`: whether what
+    servers offer is remembered from one run to the next. `reload`: what a changed configuration file changes by itself;
+    the one in force counts, not that of the changed file.
     """
 
     list_wait: float = 3.0
@@ -36,5 +37,6 @@ class Settings:
     max_request_size: int = 32 * 1024 * 1024
     max_event_size: int = HttpServer.max_event_size
     input_wait: float = 600.0
+    keep_inventories: bool = True
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     reload: Literal["skills", "full", "off"] = "skills"

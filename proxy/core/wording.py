@@ -1,6 +1,7 @@
 """Every text the proxy says to a model or a client: `SKILL`'s answers and refusals (design rules 7, 16 and 18)."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -53,11 +54,21 @@ def nearest(wanted: str, known: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Problem:
-    """A server that an activation needed and that is not ready: its state in one word, and one line of reason."""
+    """A server that an activation needed and that is not ready.
+
+    `state`: one word. `reason`: one line. `next_try`: the seconds until it is tried again, where it is.
+    """
 
     server: str
     state: str
     reason: str
+    next_try: float | None = None
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The problem as structured content."""
+        told: dict[str, Any] = {"server": self.server, "state": self.state, "reason": self.reason}
+        return told if self.next_try is None else {**told, "next_try": math.ceil(self.next_try)}
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,7 @@ def activation(
         "current_skills": list(current),
         "guide": skill.usage,
         "tools": listed,
-        "problems": [{"server": p.server, "state": p.state, "reason": p.reason} for p in problems],
+        "problems": [problem.structured for problem in problems],
         "message": head,
     }
     if listed and call_route:
@@ -263,7 +274,8 @@ _STANDING = {"failed": "failed", "disabled": "is switched off", "idle": "is not 
 def _standing(problem: Problem) -> str:
     """How a server stands, in words: `server X failed: why`."""
     how = _STANDING.get(problem.state, f"is {problem.state}")
-    return f"server {problem.server} {how}: {without_our_tags(problem.reason)}"
+    again = "" if problem.next_try is None else f" (tried again in {math.ceil(problem.next_try)} s)"
+    return f"server {problem.server} {how}: {without_our_tags(problem.reason)}{again}"
 
 
 def signature(schema: object) -> str:

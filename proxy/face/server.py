@@ -75,7 +75,6 @@ class ProxyServer(Server[dict[str, Any]]):
         super().__init__(
             NAME,
             version=__version__,
-            instructions=INSTRUCTIONS if gate.catalogue.skills else None,
             get_tool_input_schema=_no_schema,
             on_subscriptions_listen=self._listen,
         )
@@ -83,27 +82,20 @@ class ProxyServer(Server[dict[str, Any]]):
         self._gate = gate
         self._clients = clients
         self._lifetimes = lifetimes
+        self.refit()
         self._answers: dict[str, Answer] = {
             "tools/list": _list("tools", listing.tools),
             "tools/call": skills.call,
+            "resources/list": _list("resources", listing.resources),
+            "resources/templates/list": _list("resourceTemplates", listing.templates),
+            "resources/read": forwarding.read_resource,
+            "resources/subscribe": subscriptions.subscribe,
+            "resources/unsubscribe": subscriptions.unsubscribe,
+            "prompts/list": _list("prompts", listing.prompts),
+            "prompts/get": forwarding.get_prompt,
+            "completion/complete": forwarding.complete,
+            "logging/setLevel": self._set_level,
         }
-        if _can_show(gate.catalogue, "resources"):
-            self._answers |= {
-                "resources/list": _list("resources", listing.resources),
-                "resources/templates/list": _list("resourceTemplates", listing.templates),
-                "resources/read": forwarding.read_resource,
-                "resources/subscribe": subscriptions.subscribe,
-                "resources/unsubscribe": subscriptions.unsubscribe,
-                "completion/complete": forwarding.complete,
-            }
-        if _can_show(gate.catalogue, "prompts"):
-            self._answers |= {
-                "prompts/list": _list("prompts", listing.prompts),
-                "prompts/get": forwarding.get_prompt,
-                "completion/complete": forwarding.complete,
-            }
-        if gate.catalogue.needed:
-            self._answers["logging/setLevel"] = self._set_level
         self.middleware[:] = [self._answer]  # without the SDK's spans, which cost each call more than all of our own
 
     def get_capabilities(
@@ -114,15 +106,24 @@ class ProxyServer(Server[dict[str, Any]]):
         *,
         protocol_version: str | None = None,  # noqa: ARG002
     ) -> ServerCapabilities:
-        """What something behind us can answer; every list says that it changes, or clients would not read it again."""
-        answers = self._answers
+        """What something behind us can answer; every list says that it changes, or clients would not read it again.
+
+        All of it is answered to everybody: after a change of the configuration more may be there than was declared, or
+        less.
+        """
+        catalogue = self._gate.catalogue
+        resources, prompts = _can_show(catalogue, "resources"), _can_show(catalogue, "prompts")
         return ServerCapabilities(
             tools=ToolsCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True, subscribe=True) if "resources/list" in answers else None,
-            prompts=PromptsCapability(list_changed=True) if "prompts/list" in answers else None,
-            completions=CompletionsCapability() if "completion/complete" in answers else None,
-            logging=LoggingCapability() if "logging/setLevel" in answers else None,
+            resources=ResourcesCapability(list_changed=True, subscribe=True) if resources else None,
+            prompts=PromptsCapability(list_changed=True) if prompts else None,
+            completions=CompletionsCapability() if resources or prompts else None,
+            logging=LoggingCapability() if catalogue.needed else None,
         )
+
+    def refit(self) -> None:
+        """Tell new clients what the configuration in force offers."""
+        self.instructions = INSTRUCTIONS if self._gate.catalogue.skills else None
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware: our own methods are answered here, the rest by the SDK."""

@@ -11,7 +11,6 @@ from anyio.abc import TaskGroup
 
 from proxy.core.errors import ProxyError
 from proxy.core.scope import Lists, ScopeId, ScopeState, announced
-from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
 from proxy.ports import Caller, ListKind, Notifier
 
@@ -39,14 +38,12 @@ class Announcer:
         self,
         gate: Gate,
         notifier: Notifier,
-        settings: Settings,
         tasks: TaskGroup,
         on_change: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._gate = gate
         self._on_change = on_change
         self._notifier = notifier
-        self._stable = settings.modern_listing == "stable"
         self._tasks = tasks
         self._held: Counter[ScopeId] = Counter()
 
@@ -85,7 +82,7 @@ class Announcer:
         for kind in KINDS:
             if kind in changed:
                 self._notifier.list_changed(scope, kind, "handshake", but=own)
-            if change.of(f"stable {kind}" if self._stable else kind):
+            if change.of(f"stable {kind}" if self._gate.settings.modern_listing == "stable" else kind):
                 self._notifier.list_changed(scope, kind, "modern")
         if via is not None and own is not None:
             await self._tell(via, own, changed)
@@ -104,17 +101,20 @@ class Announcer:
                 self._notifier.list_changed(via.scope, kind, "handshake", only=own)
 
     async def run(self) -> None:
-        """Announce, scope by scope, what changes of the servers' offers change, until cancelled."""
-        upstreams = self._gate.upstreams
+        """Announce what changes of the servers' offers change, until cancelled."""
         seen = 0
         while True:
-            seen = await upstreams.changed(seen)
-            for scope in await self._gate.store.scopes():
-                if scope not in self._held:
-                    try:
-                        await self.announce(scope)
-                    except ProxyError:  # it has ended meanwhile
-                        continue
-                    except Exception:  # boundary: what one scope cannot be told costs no other its notices
-                        log.exception("notice.failed", scope=str(scope))
-            self._tasks.start_soon(self._on_change)
+            seen = await self._gate.upstreams.changed(seen)
+            await self.announce_all()
+
+    async def announce_all(self) -> None:
+        """Announce, scope by scope, what has changed for all of them."""
+        for scope in await self._gate.store.scopes():
+            if scope not in self._held:
+                try:
+                    await self.announce(scope)
+                except ProxyError:  # it has ended meanwhile
+                    continue
+                except Exception:  # boundary: what one scope cannot be told costs no other its notices
+                    log.exception("notice.failed", scope=str(scope))
+        self._tasks.start_soon(self._on_change)

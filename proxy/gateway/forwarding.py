@@ -11,7 +11,6 @@ from proxy.core.decision import Absence, Route, View, missing
 from proxy.core.errors import NotDelivered, Rejection, ServerLost, ServerSilent, ServerUnavailable, Unknown
 from proxy.core.inventory import is_json, items
 from proxy.core.scope import ScopeId, called, handed_out
-from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate
 from proxy.gateway.rounds import Rounds, Withdrawn
 from proxy.ports import Caller
@@ -27,10 +26,9 @@ Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 class Forwarding:
     """Calls tools, gets prompts, reads and completes resources for callers, through the gate."""
 
-    def __init__(self, gate: Gate, rounds: Rounds, settings: Settings) -> None:
+    def __init__(self, gate: Gate, rounds: Rounds) -> None:
         self._gate = gate
         self._rounds = rounds
-        self._settings = settings
 
     async def call_tool(self, caller: Caller, params: Mapping[str, Any], *, direct: bool = True) -> dict[str, Any]:
         """Run `tools/call` with `params` under the original name; its result as it came.
@@ -163,8 +161,8 @@ class Forwarding:
 
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""
-        active = (await self._gate.state(caller.scope)).active
-        await self._gate.wait_for_servers(caller.scope, active, self._settings.list_wait)
+        servers = self._gate.catalogue.servers_of((await self._gate.state(caller.scope)).active)
+        await self._gate.upstreams.settled(servers, caller.scope, self._gate.settings.list_wait)
 
     async def _view(self, caller: Caller) -> View:
         return self._gate.sight(caller.scope, (await self._gate.state(caller.scope)).active).view

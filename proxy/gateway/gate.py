@@ -9,10 +9,12 @@ from typing import Final
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import View, decide
 from proxy.core.inventory import Inventory, Listed
-from proxy.core.scope import Lists, ScopeId, ScopeState, begin
+from proxy.core.scope import Lists, ScopeId, ScopeState, begin, refitted
+from proxy.core.settings import Settings
 from proxy.core.skill_tool import skill_call_tool, skill_tool
 from proxy.ports import ScopeStore, Upstreams
 
+DEFAULTS: Final = Settings()
 SIGHTS: Final = 256
 """How many pairs of an inventory and a set of active skills are remembered with what they show."""
 
@@ -35,20 +37,39 @@ class Sight:
 
 
 class Gate:
-    """Scope states and sights, from the store and the servers' inventory.
+    """Scope states and sights, from the configuration in force, the store and the servers' inventory.
 
     `eager`: the servers that are started with a scope, whatever is active in it.
     """
 
     def __init__(
-        self, catalogue: Catalogue, upstreams: Upstreams, store: ScopeStore, eager: Collection[str] = ()
+        self,
+        catalogue: Catalogue,
+        upstreams: Upstreams,
+        store: ScopeStore,
+        settings: Settings = DEFAULTS,
+        eager: Collection[str] = (),
     ) -> None:
-        self._eager = eager
         self.catalogue = catalogue
         self.upstreams = upstreams
         self.store = store
-        self.pinned = frozenset(skill.id for skill in catalogue.skills if skill.pinned)
+        self.settings = settings
+        self._eager = eager
+        self._shown_by = _shown_by(settings)
         self._sights: dict[tuple[int, frozenset[str]], Sight] = {}
+
+    def adopt(self, catalogue: Catalogue, settings: Settings, eager: Collection[str]) -> None:
+        """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
+        self.catalogue, self.settings, self._eager = catalogue, settings, eager
+        self._shown_by = _shown_by(settings)
+        self._sights.clear()
+
+    async def refit(self) -> None:
+        """Bring every scope up to the configuration: what is active in it exists, and its servers are held."""
+        for scope in await self.store.scopes():
+            if await self.store.get(scope) is not None:
+                state = await self.change(scope, lambda state: refitted(state, self.catalogue))
+                self._hold(scope, state)
 
     async def state(self, scope: ScopeId) -> ScopeState:
         """The state of `scope`, begun if it is new.
@@ -71,8 +92,8 @@ class Gate:
             if new is old:
                 return new
             if await self.store.swap(scope, old, new):
-                if old is None:  # not before it has begun: a scope that is refused starts nothing
-                    self.upstreams.need({*self.catalogue.servers_of(begin(self.catalogue).active), *self._eager}, scope)
+                if old is None or new.active != old.active:  # not before: a scope that is refused starts nothing
+                    self._hold(scope, new)
                 return new
 
     def sight(self, scope: ScopeId, active: Collection[str]) -> Sight:
@@ -89,15 +110,15 @@ class Gate:
     def lists(self, scope: ScopeId, active: Collection[str]) -> Lists:
         """What a scope's clients see while the skills `active` are active, to compare with what they knew.
 
-        Beside each list stands the `stable` one, of pinned skills alone (design rule 12).
+        Beside each list stands the `stable` one, of pinned skills alone (design rule 12). Settings that decide which of
+        them a client sees, and with which tools of our own, are part of each.
         """
-        sight = self.sight(scope, active)
-        stable = {f"stable {kind}": digest for kind, digest in self.sight(scope, self.pinned).digests.items()}
-        return Lists({**sight.digests, **stable}, frozenset(sight.view.tools))
+        sight, stable = self.sight(scope, active), self.sight(scope, self.catalogue.pinned)
+        digests = {**sight.digests, **{f"stable {kind}": digest for kind, digest in stable.digests.items()}}
+        return Lists({kind: digest + self._shown_by for kind, digest in digests.items()}, frozenset(sight.view.tools))
 
-    async def wait_for_servers(self, scope: ScopeId, active: Collection[str], within: float) -> None:
-        """Wait a little for the servers of active skills that are on their way (design rule 26)."""
-        await self.upstreams.settled(self.catalogue.servers_of(active), scope, within)
+    def _hold(self, scope: ScopeId, state: ScopeState) -> None:
+        self.upstreams.hold(scope, {*self.catalogue.servers_of(state.active), *self._eager})
 
     def _begin(self, scope: ScopeId) -> ScopeState:
         state = begin(self.catalogue)
@@ -125,6 +146,10 @@ class Gate:
             prompts=Listed(prompts),
             digests=digests,
         )
+
+
+def _shown_by(settings: Settings) -> str:
+    return _digest([settings.modern_listing, settings.call_route, settings.call_route_clients])[:8]
 
 
 def _digest(listed: object) -> str:

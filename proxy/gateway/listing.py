@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from proxy.core.inventory import Listed
-from proxy.core.settings import Settings
 from proxy.gateway.gate import Gate, Sight
 from proxy.ports import Caller
 
@@ -11,9 +10,8 @@ from proxy.ports import Caller
 class Listing:
     """Lists for callers, in the order of design rule 8."""
 
-    def __init__(self, gate: Gate, settings: Settings) -> None:
+    def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._settings = settings
 
     async def tools(self, caller: Caller) -> Listed:
         """The tools that `caller` sees, `SKILL` first."""
@@ -34,21 +32,27 @@ class Listing:
 
     def stable(self, caller: Caller) -> bool:
         """Whether the lists of `caller` stay the same whatever is activated (design rule 12)."""
-        return caller.era == "modern" and self._settings.modern_listing == "stable"
+        return caller.era == "modern" and self._gate.settings.modern_listing == "stable"
 
     def shows_call_route(self, caller: Caller) -> bool:
         """Whether `caller` has the tool `SKILL_CALL` (design rule 17)."""
-        if not self._gate.catalogue.skills or self._settings.call_route == "off":
+        if not self._gate.catalogue.skills or self._gate.settings.call_route == "off":
             return False
-        if self._settings.call_route == "on" or self.stable(caller):
+        if self._gate.settings.call_route == "on" or self.stable(caller):
             return True
-        return caller.client.startswith(self._settings.call_route_clients)
+        return caller.client.startswith(self._gate.settings.call_route_clients)
 
     async def _sight(self, caller: Caller) -> Sight:
-        """What `caller` sees, after waiting a little for servers that are on their way."""
-        await self._gate.wait_for_servers(caller.scope, await self._active(caller), self._settings.list_wait)
-        return self._gate.sight(caller.scope, await self._active(caller))
+        """What `caller` sees, after waiting a little for servers that are on their way (design rule 26).
+
+        Those of which it is known what they offered last are not waited for: a call of theirs is.
+        """
+        gate, scope = self._gate, caller.scope
+        known = gate.upstreams.inventory(scope)
+        unknown = [server for server in gate.catalogue.servers_of(await self._active(caller)) if server not in known]
+        await gate.upstreams.settled(unknown, scope, gate.settings.list_wait)
+        return gate.sight(scope, await self._active(caller))
 
     async def _active(self, caller: Caller) -> Collection[str]:
         """The skills that the lists of `caller` go by."""
-        return self._gate.pinned if self.stable(caller) else (await self._gate.state(caller.scope)).active
+        return self._gate.catalogue.pinned if self.stable(caller) else (await self._gate.state(caller.scope)).active

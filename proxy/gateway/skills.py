@@ -11,7 +11,6 @@ from proxy.core.catalogue import Skill
 from proxy.core.decision import Step, View, decide
 from proxy.core.inventory import is_json
 from proxy.core.scope import activated, offloaded, relists
-from proxy.core.settings import Settings
 from proxy.core.skill_tool import ALIASES, SKILL, SKILL_CALL, actions
 from proxy.core.wording import Instructions, Problem
 from proxy.gateway.announcing import Announcer
@@ -26,14 +25,11 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 class Skills:
     """What a call of a tool comes to: our own tools are done here, all others are forwarded."""
 
-    def __init__(
-        self, gate: Gate, listing: Listing, forwarding: Forwarding, announcer: Announcer, settings: Settings
-    ) -> None:
+    def __init__(self, gate: Gate, listing: Listing, forwarding: Forwarding, announcer: Announcer) -> None:
         self._gate = gate
         self._listing = listing
         self._forwarding = forwarding
         self._announcer = announcer
-        self._settings = settings
 
     async def call(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `tools/call`; `params` as the client sent them, checked to have a `name`.
@@ -94,11 +90,18 @@ class Skills:
     async def _activate(self, caller: Caller, skill: Skill) -> dict[str, Any]:
         """Make `skill` active at once, then wait for its servers; the notice goes out before the result."""
         gate = self._gate
-        again = skill.id in (await gate.state(caller.scope)).active
+        wanted, again = skill.id, skill.id in (await gate.state(caller.scope)).active
         async with self._announcer.one_change(caller):
-            await gate.change(caller.scope, lambda state: activated(state, skill.id))
+            # The configuration may have changed since the skill was found, and may while its servers are waited for.
+            await gate.change(
+                caller.scope, lambda state: activated(state, wanted) if wanted in gate.catalogue.by_id else state
+            )
             await self._servers_of(skill, caller)
         state = await gate.state(caller.scope)
+        found = gate.catalogue.by_id.get(wanted)
+        if found is None:
+            return wording.skill_not_found("activate", wanted, gate.catalogue, state.active)
+        skill = found
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
         offers = gate.upstreams.inventory(caller.scope)
         view = decide(gate.catalogue, state.active, offers, Step(skill.id))
@@ -141,13 +144,13 @@ class Skills:
     async def _servers_of(self, skill: Skill, caller: Caller) -> None:
         servers = self._gate.catalogue.servers_of([skill.id])
         self._gate.upstreams.need(servers, caller.scope)
-        await self._gate.upstreams.settled(servers, caller.scope, self._settings.activation_wait)
+        await self._gate.upstreams.settled(servers, caller.scope, self._gate.settings.activation_wait)
 
     def _problems(self, skill: Skill, caller: Caller) -> list[Problem]:
         catalogue, upstreams = self._gate.catalogue, self._gate.upstreams
         statuses = [(server, upstreams.status(server, caller.scope)) for server in catalogue.servers_of([skill.id])]
         problems = [
-            Problem(server, status.state, status.reason or "it has not answered yet")
+            Problem(server, status.state, status.reason or "it has not answered yet", status.next_try)
             for server, status in statuses
             if status.state != "ready"
         ]

@@ -47,7 +47,7 @@ class Connection:
         self._relay = relay
         over_http = isinstance(server, HttpServer)
         self._stamp = Stamp(greeting.version, over_http, server.pass_headers if over_http else ())
-        self._limiter = anyio.CapacityLimiter(server.max_parallel) if server.max_parallel is not None else None
+        self._limiter = anyio.CapacityLimiter(server.max_concurrency) if server.max_concurrency is not None else None
         self._level: str | None = None
         self._idle: anyio.Event | None = None
         self._watch: Subscriptions | ListenStream
@@ -80,7 +80,7 @@ class Connection:
             yield
 
     def turn(self, method: str, caller: Caller) -> AbstractAsyncContextManager[object]:
-        """Wait until `caller`'s request can be sent: for its turn at the server (`max_parallel`), and its log level."""
+        """Wait until `caller`'s request can be sent: for its turn at the server (`max_concurrency`), its log level."""
         level = caller.channel.log_level if self._logs and caller.era == "modern" else None
         return _AT_ONCE if self._limiter is None and level is None else self._turn(method, level)
 
@@ -137,6 +137,10 @@ class Connection:
             prompts = await self._besides("prompts/list", "prompts")
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
         return offer
+
+    async def how_it_ended(self) -> str:
+        """How a lost connection ended, in one line."""
+        return await self._way.how_it_ended()
 
     async def drained(self, within: float) -> None:
         """Wait until no request is in work, at most `within` seconds."""

@@ -1,89 +1,62 @@
-"""The servers behind the proxy: one owner task per connection, what each offers, where each stands."""
+"""The servers behind the proxy, by place: which connection serves which scope, and who needs it."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from math import inf
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
-from proxy.core.errors import ProxyError, Rejection, ServerUnavailable
+from proxy.core.errors import Rejection, ServerUnavailable
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
-from proxy.core.server import Server, StdioServer
+from proxy.core.server import Server
 from proxy.core.settings import Settings
-from proxy.ports import Clients, ServerState, Status
+from proxy.ports import Clients, KeptOffers, Status
 from proxy.upstream.connection import Connection, connect
+from proxy.upstream.life import Life
+from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
-from proxy.upstream.transport import CannotStart, reason
 
-log = structlog.stdlib.get_logger("proxy.upstream")
-
-COALESCE: Final = 0.2
-"""Seconds from the first notice of a changed list until it is read again: a flood of notices costs one reading."""
-INVENTORIES: Final = 1024
-"""How many different inventories are remembered; scopes to which the same is offered share one."""
-
-Place: TypeAlias = tuple[str, ScopeId | None]
-"""A server, and the scope that has a connection of its own to it; None where all scopes share one."""
-
-
-class _Slot:
-    """One place: its state and its live connection.
-
-    `began`: when its start last began. `settled`: set while it is not starting. `ended`: set when no owner is left.
-    `life`: cancelled when the place is given up. `watched`: the resources whose updates somebody wants.
-    """
-
-    def __init__(self, status: Status) -> None:
-        self.status = status
-        self.connection: Connection | None = None
-        self.offer: Offer | None = None
-        self.began = -inf
-        self.settled = anyio.Event()
-        self.settled.set()
-        self.ended = anyio.Event()
-        self.ended.set()
-        self.life = anyio.CancelScope()
-        self.watched: frozenset[str] = frozenset()
+REPLACE_WITHIN: Final = 30.0
+"""Seconds that the calls of a server have to end when its configuration has changed."""
 
 
 class Pool:
     """An `Upstreams` of stdio and HTTP servers; `running` has to be entered before anything is needed.
 
-    `servers`: those that can be started. `unstartable`: the reason for each that cannot. `own`: the scope of the one
+    `servers`: those that can be started. `unstartable`: where each stands that cannot. `own`: the scope of the one
     client, where the proxy has only one, which then has every connection to itself. `early`: processes that were
-    started ahead. `on_update`: called with a server, the scope of a connection that belongs to one, and each
-    `notifications/resources/updated`.
+    started ahead. `kept`: what they offered when the proxy ran last. `on_update`: called with a server, the scope of a
+    connection that belongs to one, and each `notifications/resources/updated`.
     """
 
     def __init__(
         self,
         servers: Mapping[str, Server],
-        unstartable: Mapping[str, str],
+        unstartable: Mapping[str, Status],
         masker: Masker,
         clients: Clients,
         settings: Settings,
         *,
         own: ScopeId | None = None,
         early: Early | None = None,
+        kept: KeptOffers | None = None,
     ) -> None:
         self._servers = servers
-        self._unstartable = {key: masker.mask(why) for key, why in unstartable.items()}
+        self._unstartable = unstartable
         self._masker = masker
         self._clients = clients
         self._input_wait = settings.input_wait
         self._own_scope = own
         self._start = spawn if early is None else early.take
-        self._slots: dict[Place, _Slot] = {}
-        self._first: dict[str, Offer] = {}
-        self._known: dict[tuple[int, ...], Inventory] = {}
-        self._inventories: dict[ScopeId | None, Inventory] = {}
-        self._version = 0
-        self._changed = anyio.Event()
+        self._lives: dict[Place, Life] = {}
+        self._held: dict[ScopeId | None, frozenset[Place]] = {}
+        self._kept = kept
+        self._offers = Offers(self._read_kept(servers), self._keep)
+        self._one_at_a_time = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
         self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
 
@@ -96,54 +69,65 @@ class Pool:
             finally:
                 self._tasks.cancel_scope.cancel()
 
-    def inventory(self, scope: ScopeId | None = None) -> Inventory:
-        """What the servers offer to `scope`, or offered last; another object after every change.
+    def adopt(self, servers: Mapping[str, Server], unstartable: Mapping[str, Status]) -> None:
+        """From now on these are the servers. One that is not as it was ends when its calls are done, and begins anew.
 
-        Of a server that has a connection for each scope, a scope without one sees what the first one was offered.
+        Those that are as they were go on undisturbed.
         """
-        if scope not in self._inventories:
-            offers = {key: offer for key in self._servers if (offer := self._offer(key, scope)) is not None}
-            same = tuple(map(id, offers.values()))
-            if len(self._known) >= INVENTORIES:
-                self._known.clear()
-            self._inventories[scope] = self._known.setdefault(same, offers)
-        return self._inventories[scope]
+        before, self._servers, self._unstartable = self._servers, servers, unstartable
+        for place, life in list(self._lives.items()):
+            key = place[0]
+            if servers.get(key) != before[key]:
+                del self._lives[place]
+                self._start_soon(life.retire, REPLACE_WITHIN)
+                if key in servers and self._place(*place) == place:
+                    self._life(place).ended = life.ended
+        self._offers.adopt(servers.keys(), self._read_kept(servers))
+        for scope, held in list(self._held.items()):
+            self.hold(scope, [place[0] for place in held])
+
+    def inventory(self, scope: ScopeId | None = None) -> Inventory:
+        """What the servers offer to `scope`, or offered last; another object after every change."""
+        return self._offers.inventory(scope, lambda: (self._place(key, scope) for key in self._servers))
 
     async def changed(self, since: int) -> int:
         """Wait until some inventory has changed after the change number `since`; the number of the newest."""
-        while self._version <= since:
-            await self._changed.wait()
-        return self._version
+        return await self._offers.changed(since)
 
     def status(self, server: str, scope: ScopeId | None = None) -> Status:
         """Where `server` stands for `scope`; without one, of the newest connection of any."""
         if server in self._unstartable:
-            return Status("failed", self._unstartable[server])
-        slot = self._slots.get(self._place(server, scope))
-        if slot is None and scope is None:
-            slot = next((self._slots[place] for place in reversed(self._slots) if place[0] == server), None)
-        return Status("idle") if slot is None else slot.status
+            return self._unstartable[server]
+        life = self._lives.get(self._place(server, scope))
+        if life is None and scope is None:
+            life = next((self._lives[place] for place in reversed(self._lives) if place[0] == server), None)
+        return Status("idle") if life is None else life.status
 
     def need(self, servers: Iterable[str], scope: ScopeId | None = None) -> None:
-        """Begin to start those that are not running for `scope`; returns at once."""
+        """Begin to start those that are not running for `scope`, also where a new attempt is due later."""
         for key in servers:
-            if key not in self._servers:
-                continue
-            place = self._place(key, scope)
-            slot = self._slots.setdefault(place, _Slot(Status("idle")))
-            if slot.status.state not in ("starting", "ready"):
-                before, slot.ended, slot.settled = slot.ended, anyio.Event(), anyio.Event()
-                slot.life, slot.began = anyio.CancelScope(), anyio.current_time()
-                self._set(place, slot, "starting")
-                self._start_soon(self._own, self._servers[key], place, slot, before)
+            if key in self._servers:
+                self._life(self._place(key, scope)).need()
+
+    def hold(self, scope: ScopeId | None, servers: Iterable[str]) -> None:
+        """`scope` needs exactly these from now on (None: the proxy itself does); returns at once.
+
+        Those are started, and tried again when they are lost or fail.
+        """
+        held = frozenset(self._place(key, scope) for key in servers if key in self._servers)
+        for place in self._held.pop(scope, frozenset()) - held:
+            if (life := self._lives.get(place)) is not None:
+                life.let_go(scope)
+        for place in held:
+            self._life(place).hold(scope)
+        if held:
+            self._held[scope] = held
 
     async def settled(self, servers: Iterable[str], scope: ScopeId | None, within: float) -> None:
         """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
         for key in servers:
-            slot = self._slots.get(self._place(key, scope))
-            if slot is not None and not slot.settled.is_set():
-                with anyio.CancelScope(deadline=slot.began + within):
-                    await slot.settled.wait()
+            if (life := self._lives.get(self._place(key, scope))) is not None:
+                await life.settle(within)
 
     async def connected(self, server: str, scope: ScopeId | None = None) -> Connection:
         """A live connection to `server`, made if there is none.
@@ -151,20 +135,15 @@ class Pool:
         Raises:
             ServerUnavailable: it could not be had.
         """
-        place = self._place(server, scope)
-        slot = self._slots.get(place)
-        if slot is not None and slot.connection is not None:
-            if not slot.connection.over.is_set():
-                return slot.connection
-            self._lost(place, slot, slot.connection)
-        self.need([server], scope)
-        slot = self._slots.get(place)
-        if slot is not None:
-            await slot.settled.wait()
-        if slot is None or slot.connection is None:
-            status = self.status(server, scope)
-            raise ServerUnavailable(server, status.reason or status.state)
-        return slot.connection
+        while server in self._servers:
+            life = self._life(self._place(server, scope))
+            try:
+                return await life.connected()
+            except ServerUnavailable:
+                if self._lives.get(self._place(server, scope)) is life:  # else another has taken its place
+                    raise
+        status = self.status(server, scope)
+        raise ServerUnavailable(server, status.reason or status.state)
 
     async def watch(
         self,
@@ -181,16 +160,16 @@ class Pool:
             wanted.setdefault(self._place(server, scope), set()).update(some)
         awaited = None if wait_for is None else self._place(*wait_for)
         told: list[anyio.Event] = []
-        for place, slot in self._slots.items():
+        for place, life in self._lives.items():
             watched = frozenset(wanted.get(place, ()))
-            if watched != slot.watched and place != awaited:
+            if watched != life.watched and place != awaited:
                 told.append(anyio.Event())
-                self._start_soon(self._watch, place, slot, told[-1])
-            slot.watched = watched
+                self._start_soon(_watch, life, told[-1])
+            life.watched = watched
         with anyio.move_on_after(within):
             for each in told:
                 await each.wait()
-        return await self._watch(awaited, self._slots[awaited]) if awaited in self._slots else {}
+        return await self._lives[awaited].watch() if awaited in self._lives else {}
 
     def set_levels(self) -> None:
         """Have every server send log messages as its clients want them by now; waits for none."""
@@ -205,18 +184,49 @@ class Pool:
 
     def release(self, scope: ScopeId) -> None:
         """End the connections that `scope` has to itself: it is over, and the others may forget it."""
-        self._inventories.pop(scope, None)
-        for place, slot in list(self._slots.items()):
+        self.hold(scope, ())
+        self._offers.forget(scope)
+        for place, life in list(self._lives.items()):
             if place[1] == scope:
-                del self._slots[place]
-                slot.life.cancel()
-            elif slot.connection is not None:
-                slot.connection.forget(scope)
+                del self._lives[place]
+                life.stop()
+            elif life.connection is not None:
+                life.connection.forget(scope)
 
-    def _start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
-        if self._tasks is None:
-            raise RuntimeError("the pool is not running")
-        self._tasks.start_soon(run, *args)
+    def _life(self, place: Place) -> Life:
+        if place not in self._lives:
+            if self._tasks is None:
+                raise RuntimeError("the pool is not running")
+            server, owner = self._servers[place[0]], self._owner(place)
+            self._lives[place] = Life(
+                server,
+                place[1],
+                self._tasks,
+                open_=partial(
+                    connect,
+                    server,
+                    self._masker.mask,
+                    start=self._start,
+                    owner=owner,
+                    clients=self._clients,
+                    input_wait=self._input_wait,
+                    on_update=lambda params: self.on_update(place[0], place[1], params),
+                ),
+                mask=self._masker.mask,
+                levels=lambda: self._clients.levels(owner),
+                full=lambda: self._full(server),
+                on_offer=partial(self._offers.note, place),
+            )
+        return self._lives[place]
+
+    def _full(self, server: Server) -> str:
+        """Why no further connection to a server may be made, if that is so."""
+        if server.isolation == "shared":
+            return ""
+        running = sum(life.runs for place, life in self._lives.items() if place[0] == server.key)
+        if running < server.max_connections:
+            return ""
+        return f"as many clients use it as may at a time ({server.max_connections}, its max_connections)"
 
     def _place(self, server: str, scope: ScopeId | None) -> Place:
         isolated = server in self._servers and self._servers[server].isolation == "scope"
@@ -227,120 +237,26 @@ class Pool:
         return place[1] if place[1] is not None else self._own_scope
 
     def _live(self) -> list[tuple[Place, Connection]]:
-        return [(place, slot.connection) for place, slot in self._slots.items() if slot.connection is not None]
+        return [(place, life.connection) for place, life in self._lives.items() if life.connection is not None]
 
-    def _offer(self, server: str, scope: ScopeId | None) -> Offer | None:
-        slot = self._slots.get(self._place(server, scope))
-        return slot.offer if slot is not None and slot.offer is not None else self._first.get(server)
+    def _read_kept(self, servers: Mapping[str, Server]) -> dict[str, Offer]:
+        found = {} if self._kept is None else {key: self._kept.read(server) for key, server in servers.items()}
+        return {key: offer for key, offer in found.items() if offer is not None}
 
-    async def _watch(self, place: Place, slot: _Slot, told: anyio.Event | None = None) -> Mapping[str, Rejection]:
-        """Have the server of one place tell of what is watched there by now; what it refuses. `told` is set then."""
-        try:
-            return {} if slot.connection is None else await slot.connection.watch(slot.watched)
-        except ProxyError as error:  # it is told again when it is back
-            log.debug("server.watch_failed", server=place[0], reason=str(error))
-            return {}
-        finally:
-            if told is not None:
-                told.set()
+    def _keep(self, key: str, offer: Offer) -> None:
+        if self._kept is not None:
+            keep = partial(self._kept.keep, self._servers[key], offer)
+            self._start_soon(partial(anyio.to_thread.run_sync, keep, limiter=self._one_at_a_time))
 
-    async def _own(self, server: Server, place: Place, slot: _Slot, before: anyio.Event) -> None:
-        """One connection's life: open it, read what is offered, keep it until it is lost.
+    def _start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
+        if self._tasks is None:
+            raise RuntimeError("the pool is not running")
+        self._tasks.start_soon(run, *args)
 
-        A process begins when the one before it has ended: some hold a lock or a port. `slot.ended` is set at its end.
-        """
-        ended, life, why = slot.ended, slot.life, ""
-        connection: Connection | None = None
-        ready = False
-        try:
-            if isinstance(server, StdioServer):
-                await before.wait()
-            if life.cancel_called:
-                return
-            # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope around
-            # the entering alone would have to be left in another order than it was entered.
-            deadline = anyio.current_time() + server.start_timeout
-            with life, anyio.CancelScope(deadline=deadline) as limit:
-                async with connect(
-                    server,
-                    self._masker.mask,
-                    start=self._start,
-                    owner=self._owner(place),
-                    clients=self._clients,
-                    input_wait=self._input_wait,
-                    on_update=lambda params: self.on_update(place[0], place[1], params),
-                ) as connection:
-                    offer = await connection.offer()
-                    limit.deadline = inf
-                    self._ready(place, slot, connection, offer)
-                    ready = True
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(connection.set_level, self._clients.levels(self._owner(place)))
-                        tasks.start_soon(self._watch, place, slot)
-                        tasks.start_soon(self._follow, place, slot, connection)
-                        await connection.over.wait()
-                        tasks.cancel_scope.cancel()
-                    self._lost(place, slot, connection)
-                    await connection.drained(5)
-            if limit.cancelled_caught:
-                why = f"it did not answer within {server.start_timeout:g} s"
-        except anyio.get_cancelled_exc_class():
-            connection, ready = None, True
-            self._set(place, slot, "stopped")
-            raise
-        except CannotStart as error:
-            why = str(error)
-        except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
-            why = reason(error, server)
-        finally:
-            if life.cancel_called:
-                self._set(place, slot, "stopped")
-            elif not ready:
-                self._set(place, slot, "failed", why)
-            elif connection is not None:
-                self._lost(place, slot, connection)
-            ended.set()
 
-    async def _follow(self, place: Place, slot: _Slot, connection: Connection) -> None:
-        """Keep up with what the server changes in its lists."""
-        while True:
-            await connection.changes.wait()
-            await anyio.sleep(COALESCE)
-            kinds = connection.changes.take()
-            try:
-                offer = await connection.offer(slot.offer, kinds)
-            except CannotStart as error:
-                log.warning("server.list_failed", server=place[0], method="tools/list", reason=str(error))
-                offer = await connection.offer(slot.offer, kinds - {"tools"})
-            self._offered(place, slot, offer)
-
-    def _ready(self, place: Place, slot: _Slot, connection: Connection, offer: Offer) -> None:
-        slot.connection = connection
-        self._offered(place, slot, offer)
-        self._set(place, slot, "ready")
-
-    def _offered(self, place: Place, slot: _Slot, offer: Offer) -> None:
-        """Note what is offered; equal offers are one object, so that inventories of scopes can be told apart by it."""
-        key = place[0]
-        if slot.offer is not None and slot.offer.same(offer):
-            return
-        first = self._first.setdefault(key, offer)
-        slot.offer = first if first.same(offer) else offer
-        self._inventories.clear()
-        self._version += 1
-        self._changed.set()
-        self._changed = anyio.Event()
-
-    def _lost(self, place: Place, slot: _Slot, connection: Connection) -> None:
-        """Note, once, that this connection is no more; a newer one is left alone."""
-        if slot.connection is connection:
-            slot.connection = None
-            self._set(place, slot, "idle", "the connection was lost")
-
-    def _set(self, place: Place, slot: _Slot, state: ServerState, why: str = "") -> None:
-        slot.status = Status(state, self._masker.mask(why))
-        say = log.warning if state == "failed" else log.info
-        of = {"scope": str(place[1])} if place[1] is not None else {}
-        say(f"server.{state}", server=place[0], **of, **({"reason": slot.status.reason} if why else {}))
-        if state != "starting":
-            slot.settled.set()
+async def _watch(life: Life, told: anyio.Event) -> None:
+    """Bring what a server tells of up to date; `told` is set then."""
+    try:
+        await life.watch()
+    finally:
+        told.set()

@@ -49,7 +49,7 @@ def test_a_server_that_does_not_start_costs_only_its_own(tmp_path: Path, record:
     done = check(config)
     assert done.returncode == 1
     assert "  + r__echo" in done.stdout
-    assert "server gone does not start: command no-such-binary not found" in done.stdout
+    assert "server gone failed: command no-such-binary not found" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -33,7 +33,7 @@ def test_servers_under_two_keys_are_refused(room):
 )
 def test_a_url_makes_a_server_over_http(room, key, kind, transport):
     """However clients call it."""
-    more = "timeout: 1.5, start: eager, era: modern, isolation: scope, max_parallel: 2"
+    more = "timeout: 1.5, start: eager, era: modern, isolation: scope, max_concurrency: 2"
     assert room.http(f"{{{key}: 'https://h/mcp', headers: {{A: b}}, {more}{kind}}}") == HttpServer(
         key="s",
         url="https://h/mcp",
@@ -43,7 +43,7 @@ def test_a_url_makes_a_server_over_http(room, key, kind, transport):
         eager=True,
         era="modern",
         isolation="scope",
-        max_parallel=2,
+        max_concurrency=2,
     )
 
 
@@ -53,7 +53,7 @@ def test_a_command_makes_a_server_over_stdio(room):
     assert room.stdio("{command: ./tool}") == StdioServer(key="s", command=program)
     assert room.stdio(
         "{type: stdio, command: ./tool, args: [-y], timeout: '60', start_timeout: 1e1, start: eager, era: handshake, "
-        "isolation: scope, max_parallel: 1}"
+        "isolation: scope, max_concurrency: 1}"
     ) == StdioServer(
         key="s",
         command=program,
@@ -63,7 +63,7 @@ def test_a_command_makes_a_server_over_stdio(room):
         eager=True,
         era="handshake",
         isolation="scope",
-        max_parallel=1,
+        max_concurrency=1,
     )
 
 
@@ -141,8 +141,8 @@ servers:
             for name in names
         ),
         ("{command: x, isolation: session}", ".isolation: must be one of 'shared' or 'scope'"),
-        ("{command: x, max_parallel: 0}", ".max_parallel: must be a whole number greater than 0"),
-        ("{command: x, max_parallel: 1.5}", ".max_parallel: must be a whole number greater than 0"),
+        ("{command: x, max_concurrency: 0}", ".max_concurrency: must be a whole number greater than 0"),
+        ("{command: x, max_concurrency: 1.5}", ".max_concurrency: must be a whole number greater than 0"),
         ("{command: x, timeout: 0}", ".timeout: must be a number of seconds greater than 0, such as 30"),
         ("{command: x, timeout: 30s}", ".timeout: must be a number of seconds greater than 0, such as 30"),
         ("{command: x, timeout: .inf}", ".timeout: must be a number of seconds greater than 0, such as 30"),

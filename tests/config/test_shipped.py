@@ -79,7 +79,7 @@ def test_every_field_has_a_description():
             "skill_configs": {"a": {"active": True, "tool_list": {"x": [], "y": "*", "z": ["a", 1.1]}}},
         },
         {"black_tool_actions": {"a": "*", "b": ["x"]}, "$schema": "./skills.schema.json", "proxy": {"name_limit": 64}},
-        {"servers": {"a": {"url": "http://h", "isolation": "scope", "max_parallel": 1, "pass_headers": ["X-User"]}}},
+        {"servers": {"a": {"url": "http://h", "isolation": "scope", "max_concurrency": 1, "pass_headers": ["X-User"]}}},
         *({"proxy": {"max_request_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_schema_takes_what_the_program_takes(data):
         {"black_tool_actions": {"a": []}},
         {"proxy": {"name_limit": 8}},
         {"servers": {"a": {"command": "x", "isolation": "session"}}},
-        {"servers": {"a": {"command": "x", "max_parallel": 0}}},
+        {"servers": {"a": {"command": "x", "max_concurrency": 0}}},
         *({"proxy": {"max_event_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
     ],
 )

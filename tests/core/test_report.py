@@ -105,8 +105,8 @@ def test_a_server_that_does_not_start_is_a_problem_of_the_file_and_of_its_skills
     broken = skill({"off": Allow.of(["x"])})
     found = report(catalogue(broken, off="off"), INVENTORY, {"off": "no such file"})
 
-    assert found.skills[0].problems == ("server off does not start",)
-    assert found.problems == ("server off does not start: no such file",)
+    assert found.skills[0].problems == ("server off failed",)
+    assert found.problems == ("server off failed: no such file",)
     assert not found.good
 
 
@@ -114,9 +114,7 @@ def test_what_a_server_that_does_not_start_would_offer_is_not_missed():
     """Nothing is known of it, of no kind."""
     broken = skill({"off": Allow.of(["x"])}, resources={"off": Allow.of(["x:1"])}, prompts={"off": Allow.of(["p"])})
 
-    assert report(catalogue(broken, off="off"), INVENTORY, {"off": "gone"}).skills[0].problems == (
-        "server off does not start",
-    )
+    assert report(catalogue(broken, off="off"), INVENTORY, {"off": "gone"}).skills[0].problems == ("server off failed",)
 
 
 def test_a_skill_that_grants_nothing_is_a_problem_unless_it_has_a_guide():

@@ -1,6 +1,5 @@
 """Notices, from the use case's side: nobody loses one because another client goes away (rule 17)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import anyio
@@ -43,9 +42,9 @@ def catalogue() -> Catalogue:
 
 
 async def activate(channel: Channel, notices: Notices, tasks: anyio.abc.TaskGroup, **settings: str) -> None:
-    chosen: Mapping[str, object] = settings
-    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(10))
-    announcer = Announcer(gate, notices, Settings(**chosen), tasks, anyio.lowlevel.checkpoint)  # pyright: ignore[reportArgumentType]
+    chosen = Settings(**settings)  # pyright: ignore[reportArgumentType]
+    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(10), chosen)
+    announcer = Announcer(gate, notices, tasks, anyio.lowlevel.checkpoint)
     await gate.state(SCOPE)
     async with announcer.one_change(caller(channel)):
         await gate.change(SCOPE, lambda state: activated(state, "all"))

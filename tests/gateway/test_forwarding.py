@@ -34,7 +34,7 @@ def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
     )
     catalogue = Catalogue(("greedy", "giver"), Naming({"greedy": "greedy", "giver": "giver"}), skills)
     gate = Gate(catalogue, servers, MemoryStore(10))
-    return gate, Forwarding(gate, Rounds(Settings(), anyio.create_task_group()), Settings()), servers
+    return gate, Forwarding(gate, Rounds(Settings(), anyio.create_task_group())), servers
 
 
 @pytest.mark.parametrize("uri", [GIVEN, "memo://8"])

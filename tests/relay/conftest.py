@@ -40,7 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, remote: Talk) -> Generator[W
     for era in SERVER_ERAS:
         servers[f"shared-{era}"] = remote.entry(era=era)
         servers[f"own-{era}"] = remote.entry(era=era, isolation="scope")
-        servers[f"one-by-one-{era}"] = remote.entry(era=era, max_parallel=1)
+        servers[f"one-by-one-{era}"] = remote.entry(era=era, max_concurrency=1)
     talks |= {key: remote for key in servers if key not in talks}
     config = write_config(folder / "skills.yaml", servers, {key: skill(key) for key in servers})
     with http_proxy(config) as proxy:

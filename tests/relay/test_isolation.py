@@ -1,4 +1,4 @@
-"""Who shares a connection: `isolation: scope` gives each scope its own, and `max_parallel` bounds the calls on one."""
+"""Who shares a connection: `isolation: scope` gives each scope its own; `max_concurrency` bounds the calls on one."""
 
 import os
 from contextlib import AsyncExitStack, suppress
@@ -130,7 +130,7 @@ async def test_twenty_calls_are_in_work_at_once(world: World, namespace: str, mo
 
 @pytest.mark.parametrize("era", SERVER_ERAS)
 async def test_one_call_at_a_time(world: World, namespace: str, era: str) -> None:
-    """`max_parallel: 1`: of calls by several clients one is in work, and the next begins at its end."""
+    """`max_concurrency: 1`: of calls by several clients one is in work, and the next begins at its end."""
     server, helper = f"one-by-one-{era}", f"shared-{era}"
     talk = world.talks[server]
     answers: list[Any] = []

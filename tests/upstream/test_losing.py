@@ -54,7 +54,7 @@ async def test_the_next_call_after_a_death_starts_the_server_again(bench: Bench)
     async with bench.proxy() as proxy:
         await proxy.activate("one")
         kill(bench, "a")
-        await proxy.state("a", "idle")
+        await proxy.state("a", "failed")
         assert "a__echo" in await proxy.tools()
         result = await proxy.call("a__echo", word="again")
         assert not result.is_error, text(result)
@@ -70,7 +70,7 @@ async def test_parallel_calls_after_a_death_share_one_new_process(bench: Bench):
     async with bench.proxy() as proxy:
         await proxy.activate("one")
         kill(bench, "a")
-        await proxy.state("a", "idle")
+        await proxy.state("a", "failed")
         results = await together(proxy, "a__echo", word="again")
     assert [text(result) for result in results] == ['{"word": "again"}'] * TOGETHER
     assert len(bench.events("a", "spawned")) == 2
@@ -98,7 +98,7 @@ async def test_a_server_that_does_not_come_back_is_named(bench: Bench):
         await proxy.activate("one")
         expired.touch()
         kill(bench, "a")
-        await proxy.state("a", "idle")
+        await proxy.state("a", "failed")
         for attempt in (1, 2):
             result = await proxy.call("a__echo")
             assert result.is_error

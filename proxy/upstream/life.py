@@ -1,0 +1,309 @@
+"""The life of one server for all scopes, or for one: begun when needed, tried again while held, stopped."""
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from math import inf
+from typing import Final, TypeAlias
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from proxy.core.errors import ProxyError, Rejection, ServerUnavailable
+from proxy.core.inventory import Offer
+from proxy.core.scope import ScopeId
+from proxy.core.server import Server, StdioServer
+from proxy.ports import ServerState, Status
+from proxy.upstream.connection import Connection
+from proxy.upstream.transport import CannotStart, reason
+
+log = structlog.stdlib.get_logger("proxy.upstream")
+
+COALESCE: Final = 0.2
+"""Seconds from the first notice of a changed list until it is read again: a flood of notices costs one reading."""
+FIRST_PAUSE: Final = 1.0
+"""Seconds until a first new attempt, at most; each one after it waits up to twice as long as the one before."""
+LONGEST_PAUSE: Final = 60.0
+STEADY: Final = 10.0
+"""Seconds after which a connection counts as good: what follows its loss begins with the first pause again."""
+LAST_WORDS: Final = 0.3
+"""Seconds to learn how a connection was lost, before its loss is said without that."""
+DRAIN: Final = 5.0
+"""Seconds that answers still have to arrive when a connection is lost."""
+
+Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]
+
+
+class Life:
+    """One server, in one place: what all scopes share, or what `scope` has to itself.
+
+    `status`: where it stands. `connection`: the live one, if there is one. `began`: when its start last began.
+    `watched`: the resources whose updates somebody wants. `ended`: set while no process or connection is left; a
+    process begins when what was there before it has ended.
+
+    `open_` makes a connection, inside which it stays open. `mask` takes secrets out of reasons. `levels`: the log
+    levels that its clients have set. `full`: why it may not be started now, empty where it may. `on_offer` is called
+    with everything that it offers, at its start and after every change.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        scope: ScopeId | None,
+        tasks: TaskGroup,
+        *,
+        open_: Open,
+        mask: Callable[[str], str],
+        levels: Callable[[], frozenset[str]],
+        full: Callable[[], str],
+        on_offer: Callable[[Offer], None],
+    ) -> None:
+        self.server = server
+        self.connection: Connection | None = None
+        self.began = -inf
+        self.watched: frozenset[str] = frozenset()
+        self.ended = _set()
+        self._scope = scope
+        self._tasks = tasks
+        self._open = open_
+        self._mask = mask
+        self._levels = levels
+        self._full = full
+        self._on_offer = on_offer
+        self._state: ServerState = "idle"
+        self._reason = ""
+        self._settled = _set()
+        self._holders: set[ScopeId | None] = set()
+        self._attempt = anyio.CancelScope()
+        self._attempts = 0
+        self._up_since = inf
+        self._next_try: float | None = None
+        self._pause = anyio.CancelScope()
+        self._rest = anyio.CancelScope()
+
+    @property
+    def status(self) -> Status:
+        """Where it stands, why, and when it is tried again."""
+        wait = None if self._next_try is None else max(0.0, self._next_try - anyio.current_time())
+        return Status(self._state, self._reason, wait)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is there or on its way."""
+        return self._state in ("starting", "ready")
+
+    def need(self) -> None:
+        """Begin to start it if it does not run, without regard to pauses; returns at once."""
+        if not self.runs:
+            self._begin()
+
+    def hold(self, scope: ScopeId | None) -> None:
+        """`scope` needs it from now on: it is started, and tried again when it is lost or fails."""
+        if scope not in self._holders:
+            self._holders.add(scope)
+            self._rest.cancel()
+            if self._next_try is None:
+                self.need()
+
+    def let_go(self, scope: ScopeId | None) -> None:
+        """`scope` needs it no more; with the last one it is not tried again, and stops after `idle_stop`."""
+        self._holders.discard(scope)
+        if not self._holders:
+            self._forget_pause()
+            self._rest_if_unheld()
+
+    async def settle(self, within: float = inf) -> None:
+        """Wait until it is not starting, at most until `within` seconds after its start began."""
+        if not self._settled.is_set():
+            with anyio.CancelScope(deadline=self.began + within):
+                await self._settled.wait()
+
+    async def connected(self) -> Connection:
+        """A live connection, made if there is none; callers share one attempt.
+
+        Raises:
+            ServerUnavailable: it could not be had.
+        """
+        if self.connection is not None and self.connection.over.is_set():
+            self._lost(self.connection)
+        self.need()
+        if self.connection is None:
+            await self._settled.wait()
+        if self.connection is None:
+            raise ServerUnavailable(self.server.key, self._reason or self._state)
+        return self.connection
+
+    async def watch(self) -> Mapping[str, Rejection]:
+        """Have the server tell of what is watched by now; what it refuses."""
+        try:
+            return {} if self.connection is None else await self.connection.watch(self.watched)
+        except ProxyError as error:  # it is told again when it is back
+            log.debug("server.watch_failed", server=self.server.key, reason=str(error))
+            return {}
+
+    def stop(self) -> None:
+        """End it now; it can be needed again."""
+        self._forget_pause()
+        self._rest.cancel()
+        self.connection = None
+        if self.runs:
+            self._set("stopped")
+        self._attempt.cancel()
+
+    async def retire(self, within: float) -> None:
+        """End it for good, when its calls are done, at most after `within` seconds; no new call gets it."""
+        self._holders.clear()
+        connection = self.connection
+        self.connection = None
+        if connection is not None:
+            await connection.drained(within)
+        self.stop()
+
+    def _begin(self) -> None:
+        self._forget_pause()
+        self._up_since = inf
+        if why := self._full():
+            self._down("failed", why)
+            return
+        before, self.ended = self.ended, anyio.Event()
+        self._settled, self._attempt, self.began = anyio.Event(), anyio.CancelScope(), anyio.current_time()
+        self._set("starting")
+        self._tasks.start_soon(self._own, self._attempt, before, self.ended)
+
+    async def _own(self, attempt: anyio.CancelScope, before: anyio.Event, ended: anyio.Event) -> None:
+        """The owner of one connection: opens it, reads what is offered, keeps it until it is lost.
+
+        A process begins when the one before it has ended: some hold a lock or a port. `ended` is set at its end.
+        """
+        connection: Connection | None = None
+        why = ""
+        try:
+            with attempt:
+                if isinstance(self.server, StdioServer):
+                    await before.wait()
+                # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope
+                # around the entering alone would have to be left in another order than it was entered.
+                with anyio.CancelScope(deadline=anyio.current_time() + self.server.start_timeout) as limit:
+                    async with self._open() as connection:
+                        offer = await connection.offer()
+                        await checkpoint_if_cancelled()
+                        limit.deadline = inf
+                        self._up(connection, offer)
+                        await self._attend(connection, offer)
+                        why = await _last_words(connection)
+                        self._lost(connection, why)
+                        await connection.drained(DRAIN)
+                if limit.cancelled_caught:
+                    why = f"it did not answer within {self.server.start_timeout:g} s"
+        except anyio.get_cancelled_exc_class():
+            self.stop()
+            raise
+        except CannotStart as error:
+            why = str(error)
+        except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
+            why = reason(error, self.server)
+        finally:
+            if self._attempt is attempt and not attempt.cancel_called:
+                if self._state == "starting":
+                    self._down("failed", why)
+                elif connection is not None:
+                    self._lost(connection, why)
+            ended.set()
+
+    async def _attend(self, connection: Connection, offer: Offer) -> None:
+        """Keep up with the server until the connection is lost."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.set_level, self._levels())
+            tasks.start_soon(self.watch)
+            tasks.start_soon(self._follow, connection, offer)
+            await connection.over.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _follow(self, connection: Connection, offer: Offer) -> None:
+        """Keep up with what the server changes in its lists."""
+        while True:
+            await connection.changes.wait()
+            await anyio.sleep(COALESCE)
+            kinds = connection.changes.take()
+            try:
+                offer = await connection.offer(offer, kinds)
+            except CannotStart as error:
+                log.warning("server.list_failed", server=self.server.key, method="tools/list", reason=str(error))
+                offer = await connection.offer(offer, kinds - {"tools"})
+            await checkpoint_if_cancelled()
+            self._on_offer(offer)
+
+    def _up(self, connection: Connection, offer: Offer) -> None:
+        self.connection = connection
+        self._up_since = anyio.current_time()
+        self._on_offer(offer)
+        self._set("ready")
+        self._rest_if_unheld()
+
+    def _lost(self, connection: Connection, why: str = "") -> None:
+        """Note, once, that this connection is no more; a newer one is left alone."""
+        if self.connection is connection:
+            self.connection = None
+            self._down("failed" if self._holders else "idle", f"the connection was lost: {why or 'it closed'}")
+
+    def _down(self, state: ServerState, why: str) -> None:
+        """It is not there: while somebody holds it, it is tried again after a pause."""
+        if anyio.current_time() - self._up_since >= STEADY:
+            self._attempts = 0
+        pause = 0.0
+        if self._holders:
+            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._attempts, 10))
+            pause = longest * random.uniform(0.5, 1)  # noqa: S311 - no secret: servers shall not all be tried at once
+            self._next_try = anyio.current_time() + pause
+            self._pause = anyio.CancelScope()
+            self._tasks.start_soon(self._try_again, self._pause, pause)
+        self._attempts += 1
+        self._set(state, why)
+
+    async def _try_again(self, pause: anyio.CancelScope, seconds: float) -> None:
+        with pause:
+            await anyio.sleep(seconds)
+            await checkpoint_if_cancelled()
+            self._begin()
+
+    def _forget_pause(self) -> None:
+        self._next_try = None
+        self._pause.cancel()
+
+    def _rest_if_unheld(self) -> None:
+        if not self._holders and self.server.idle_stop is not None and self.connection is not None:
+            self._rest.cancel()
+            self._rest = anyio.CancelScope()
+            self._tasks.start_soon(self._stop_when_idle, self._rest, self.connection, self.server.idle_stop)
+
+    async def _stop_when_idle(self, rest: anyio.CancelScope, connection: Connection, seconds: float) -> None:
+        with rest:
+            await anyio.sleep(seconds)
+            await connection.drained(inf)
+            await checkpoint_if_cancelled()
+            self.stop()
+
+    def _set(self, state: ServerState, why: str = "") -> None:
+        self._state, self._reason = state, self._mask(why)
+        of = {"scope": str(self._scope)} if self._scope is not None else {}
+        told = {"reason": self._reason} if why else {}
+        wait = {} if self._next_try is None else {"next_try": round(self._next_try - anyio.current_time(), 1)}
+        say = log.warning if state == "failed" else log.info
+        say(f"server.{state}", server=self.server.key, **of, **told, **wait)
+        if state != "starting":
+            self._settled.set()
+
+
+def _set() -> anyio.Event:
+    event = anyio.Event()
+    event.set()
+    return event
+
+
+async def _last_words(connection: Connection) -> str:
+    """How a connection was lost, as far as it can be told soon."""
+    with anyio.move_on_after(LAST_WORDS):
+        return await connection.how_it_ended()
+    return ""
