@@ -1,7 +1,9 @@
 """What tests share: the program as a real process, clients to drive it, and configurations for it."""
 
+import atexit
 import json
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -41,9 +43,9 @@ ERAS = ("legacy", MODERN)
 
 Json: TypeAlias = dict[str, Any]
 
-_cache = tempfile.TemporaryDirectory(prefix="skill-proxy-cache-")
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="skill-proxy-cache-")
 """The cache folder of every program that tests start: none looks into the user's own."""
-os.environ["XDG_CACHE_HOME"] = _cache.name
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture
