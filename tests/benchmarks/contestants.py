@@ -17,11 +17,15 @@ Command = Callable[[Servers, Path, int | None], list[str]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """One of those that are compared. `many`: whether it can stand in front of several servers."""
+    """One of those that are compared. `many`: whether it can stand in front of several servers.
+
+    `dormant`: the command with a skill of all servers that is yet to be activated, where there are skills.
+    """
 
     name: str
     command: Command
     many: bool = True
+    dormant: Command | None = None
 
 
 def stdio_servers(count: int, tools: int, delay: float = 0) -> Servers:
@@ -40,7 +44,8 @@ def http_server(port: int) -> list[str]:
 
 def contestants(fastmcp: str | None) -> list[Contestant]:
     """All there are here; `fastmcp`: a Python that has FastMCP, if any."""
-    found = [Contestant("direct", _direct, many=False), Contestant("product", _product), Contestant("sdk", _sdk)]
+    product = Contestant("product", _product(active=True), dormant=_product(active=False))
+    found = [Contestant("direct", _direct, many=False), product, Contestant("sdk", _sdk)]
     if fastmcp:
         found.append(Contestant("fastmcp", lambda *given: _script(fastmcp, "fastmcp_proxy.py", *given)))
     return found
@@ -51,12 +56,15 @@ def _direct(servers: Servers, _config: Path, port: int | None) -> list[str]:
     return [entry["command"], *entry["args"]] if port is None else http_server(port)
 
 
-def _product(servers: Servers, config: Path, port: int | None) -> list[str]:
-    skill = {"desc": "All tools.", "usage": "", "active": True, "tool_list": {key: [] for key in servers}}
-    entries = {key: ({"type": "http"} if "url" in entry else {}) | entry for key, entry in servers.items()}
-    config.write_text(json.dumps({"servers": entries, "skill_configs": {"all": skill}}), encoding="utf-8")
-    over = [] if port is None else ["--transport", "http", "--port", str(port)]
-    return [sys.executable, "-m", "proxy", "serve", "--config", str(config), *over]
+def _product(*, active: bool) -> Command:
+    def command(servers: Servers, config: Path, port: int | None) -> list[str]:
+        skill = {"desc": "All tools.", "usage": "", "active": active, "tool_list": {key: [] for key in servers}}
+        entries = {key: ({"type": "http"} if "url" in entry else {}) | entry for key, entry in servers.items()}
+        config.write_text(json.dumps({"servers": entries, "skill_configs": {"all": skill}}), encoding="utf-8")
+        over = [] if port is None else ["--transport", "http", "--port", str(port)]
+        return [sys.executable, "-m", "proxy", "serve", "--config", str(config), *over]
+
+    return command
 
 
 def _sdk(servers: Servers, config: Path, port: int | None) -> list[str]:

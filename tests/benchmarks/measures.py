@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import IO, Any, TypeAlias
@@ -79,7 +79,10 @@ def http(contestant: Contestant, how: How) -> Numbers:
 
 
 def start(contestant: Contestant, how: How) -> Numbers:
-    """From starting the process to the first list, and to all tools of ten servers that take a second to start."""
+    """From starting the process to the first list, and to all tools of ten servers that take a second to start.
+
+    And, where there are skills, the activation of one over ten such servers, in a process that has started.
+    """
     begun = time.perf_counter()
     with _on_stdio(contestant, stdio_servers(1, 10), how) as (client, _):
         client.raw("tools/list", {})
@@ -89,6 +92,10 @@ def start(contestant: Contestant, how: How) -> Numbers:
     with _on_stdio(contestant, stdio_servers(count, 10, 1), how) as (client, _):
         _all_tools(client, count * 10)
         yield "all tools s", time.perf_counter() - begun
+    if contestant.dormant is not None:
+        servers = stdio_servers(10, 10, 1)
+        with _on_stdio(replace(contestant, command=contestant.dormant), servers, how) as (client, _):
+            yield "activation s", _activation(client, servers)
 
 
 def memory(contestant: Contestant, how: How) -> Numbers:
@@ -144,6 +151,17 @@ def _all_tools(client: StdioClient, count: int) -> list[str]:
             raise TimeoutError(f"{len(names)} of {count} tools")
         client.notified(0.02)
     return names
+
+
+def _activation(client: StdioClient, servers: Servers) -> float:
+    """Seconds until `SKILL` says that the skill is active, with the tools of all servers."""
+    begun = time.perf_counter()
+    activate = {"name": "SKILL", "arguments": {"action": "activate", "skill_name": "all"}}
+    told = client.request("tools/call", activate)["structuredContent"]
+    taken = time.perf_counter() - begun
+    if told["problems"] or {tool["server"] for tool in told["tools"]} != set(servers):
+        raise ValueError(f"not ready: {told['problems']}")
+    return taken
 
 
 def _call(names: list[str], kind: str) -> dict[str, Any]:
