@@ -208,22 +208,27 @@ class Forwarding:
     ) -> dict[str, Any]:
         """Send a request to `server`, as long as the decision is the `same`.
 
-        A lost connection is made again once; `repeat` says whether the request may run twice.
+        A lost connection is made again once; `repeat` says whether the request may run twice. Where it may have run,
+        the error is always that of the run: a second try that fails does not make it unsent.
 
         Raises:
             Withdrawn: a wait has changed the decision; nothing was sent since.
         """
+        lost: ServerLost | None = None
         for last in (False, True):
-            link = await self._gate.upstreams.connected(server, caller.scope)
-            log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
             try:
+                link = await self._gate.upstreams.connected(server, caller.scope)
+                log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
                 return await self._rounds.exchange(link, caller, server, method, params, same)
+            except ServerUnavailable as error:
+                raise lost or error from None
             except NotDelivered as error:
                 if last:
-                    raise ServerUnavailable(server, error.reason) from error
-            except ServerLost:
+                    raise lost or ServerUnavailable(server, error.reason) from error
+            except ServerLost as error:
                 if last or not repeat:
                     raise
+                lost = error
         raise AssertionError
 
 

@@ -180,6 +180,20 @@ async def test_a_safe_tool_that_always_dies_is_run_twice_and_no_more(bench: Benc
     assert len(bench.events("a", "ran")) == 2
 
 
+async def test_a_safe_call_that_cannot_be_run_again_is_not_said_to_be_unsent(bench: Bench):
+    """It ran when its server died, which does not come back: the error is that of the run, not of the second try."""
+    gone = bench.file("gone")
+    bench.stdio("a", dies=True, given=str(gone))
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("one")
+        result = await proxy.call("a__die_read_only", marker=str(gone))
+    assert result.is_error
+    assert "Server a was lost while it ran a__die_read_only" in text(result)
+    assert "not sent" not in text(result)
+    assert len(bench.events("a", "ran")) == 1
+
+
 async def test_all_calls_in_flight_hear_of_a_death(bench: Bench):
     """Every call that a dying server had in work gets the error, none hangs; one new process serves the next."""
     bench.stdio("a")
