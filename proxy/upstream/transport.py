@@ -1,8 +1,10 @@
 """The ways to reach a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
 
+import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -100,7 +102,7 @@ async def transport(
             yield Transport(dispatcher, dispatcher.over)
     else:
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
-        async with HttpClient(headers=dict(server.headers), timeout=timeout) as client:
+        async with HttpClient(headers=dict(server.headers), timeout=timeout, verify=_trust()) as client:
             try:
                 async with streamable_http_client(
                     server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_event_size
@@ -110,6 +112,12 @@ async def transport(
             finally:
                 with anyio.move_on_after(FAREWELL, shield=True):
                     await client.farewell(server)
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """What servers over HTTPS are checked by; read once, as reading it holds everything up for some 25 ms."""
+    return httpx2.create_ssl_context()
 
 
 def reason(error: BaseException, server: Server) -> str:
@@ -124,6 +132,8 @@ def reason(error: BaseException, server: Server) -> str:
         return f"{there}{missing} does not exist"
     if isinstance(found, httpx2.ConnectError):
         return f"nothing answers at its address: {found}"
+    if isinstance(found, httpx2.NetworkError | httpx2.RemoteProtocolError):  # some of them have no text
+        return "the connection broke off"
     text = " ".join(str(found).split())
     return f"{type(found).__name__}: {text}" if text else type(found).__name__
 

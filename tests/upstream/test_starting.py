@@ -1,7 +1,11 @@
 """Servers that start late, badly or never, and what they cost: their own tools, nothing else (rules 25 and 26)."""
 
+import asyncio
 import socket
+import ssl
+import struct
 import time
+from typing import Any
 
 import anyio
 import pytest
@@ -256,3 +260,39 @@ async def test_an_activation_that_is_cancelled_leaves_the_server_starting(bench:
         go.touch()
         assert await proxy.tools() == ["SKILL", "late__echo"]
     assert len(bench.events("late", "spawned")) == 1
+
+
+async def test_a_server_that_hangs_up_during_its_start_is_told_in_words(bench: Bench):
+    """Its machine resets the connection: the reason is no name of an exception."""
+
+    async def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        bench.servers["a"] = {"url": f"http://127.0.0.1:{port}/mcp"}
+        bench.skill("one", {"a": []})
+        async with bench.proxy() as proxy:
+            told = problems(await proxy.activate("one"))
+    assert told == {"a": "the connection broke off"}
+
+
+async def test_certificates_are_read_once_for_all_servers(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """Reading them holds everything up: three servers over HTTP, one of them started twice, cost it once at most."""
+    read: list[object] = []
+    original = ssl.create_default_context
+
+    def reading(*args: Any, **kwargs: Any) -> ssl.SSLContext:
+        read.append(args)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(ssl, "create_default_context", reading)
+    for key in "abc":
+        await bench.http(key, era="handshake")
+    bench.skill("one", {"a": [], "b": [], "c": []})
+    async with bench.proxy() as proxy:
+        assert problems(await proxy.activate("one")) == {}
+        await bench.restart("a")
+        assert not (await proxy.call("a__echo")).is_error
+    assert len(read) <= 1
