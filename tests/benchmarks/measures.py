@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,13 +14,13 @@ from typing import IO, Any, TypeAlias
 
 from contestants import Contestant, Servers, http_server, stdio_servers
 from http_client import HttpClient
-from processes import mebibytes, running
+from processes import await_port, free_port, mebibytes, running
 from stdio_client import StdioClient
 
 TEXT = "x" * 100
 SESSIONS = 50
 READY = 60.0
-"""Seconds for a process to serve, and for all tools to be there."""
+"""Seconds for all tools to be there."""
 ENOUGH = 2.0
 """Seconds after which what is repeated is repeated no more."""
 
@@ -63,14 +62,14 @@ def lists(contestant: Contestant, how: How) -> Numbers:
 
 def http(contestant: Contestant, how: How) -> Numbers:
     """Calls over HTTP in 50 sessions at once; and calls on stdio with an HTTP server behind."""
-    port = _free_port()
+    port = free_port()
     with _on_http(contestant, port, how):
         yield "HTTP calls/s", asyncio.run(_busy_sessions(port, 5.0 if how.long else 1.5))
     if contestant.name == "direct":
         return
-    port = _free_port()
+    port = free_port()
     with running(http_server(port), how.errors, piped=False) as process:
-        _await_http(port, process)
+        await_port(port, process)
         server = {"u0": {"url": f"http://127.0.0.1:{port}/mcp"}}
         with _on_stdio(contestant, server, how) as (client, _):
             echo = _call(_all_tools(client, 10), "echo")
@@ -107,7 +106,7 @@ def memory(contestant: Contestant, how: How) -> Numbers:
             return
         yield "RSS MiB", rss
         yield "PSS MiB", mebibytes(process.pid, "Pss") or rss
-    port = _free_port()
+    port = free_port()
     with _on_http(contestant, port, how) as process:
         session, left = asyncio.run(_weigh_sessions(port, process.pid, 3 if how.long else 1))
         yield "session KiB", session
@@ -140,7 +139,7 @@ def _on_http(contestant: Contestant, port: int, how: How) -> Generator[subproces
     with tempfile.TemporaryDirectory() as folder:
         command = contestant.command(stdio_servers(1, 10), Path(folder) / "config.json", port)
         with running(command, how.errors, piped=False) as process:
-            _await_http(port, process)
+            await_port(port, process)
             yield process
 
 
@@ -191,23 +190,6 @@ def _rate(client: StdioClient, call: dict[str, Any], count: int) -> float:
 
 def _paginates(client: StdioClient) -> bool:
     return "nextCursor" in client.request("tools/list", {})
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
-def _await_http(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + READY
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise TimeoutError("nothing listens on its port")
 
 
 async def _open(port: int, count: int) -> list[HttpClient]:
