@@ -25,7 +25,7 @@ from typing import Any
 
 from http_client import HttpClient
 from ledger import MUST_BE_NONE, Ledger
-from processes import HERE, ROOT, await_port, descendants, free_port, running_with, vitals
+from processes import HERE, PROC, ROOT, await_port, descendants, free_port, running_with, vitals
 
 SERVER = str(HERE / "fragile_server.py")
 TIMEOUT = 10.0
@@ -355,6 +355,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run, and print the report."""
     given = arguments()
+    if not PROC.exists():
+        sys.exit("there is no /proc here")
     print(f"seed {given.seed}", flush=True)
     servers = [f"s{number}" for number in range(given.servers)]
     taken: set[int] = set()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from contestants import stdio_servers
 from http_client import HttpClient
-from processes import Vitals, await_port, free_port, running, vitals
+from processes import PROC, Vitals, await_port, free_port, running, vitals
 
 AT_ONCE = 50
 EVERY_OWN = 50
@@ -146,6 +146,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run, and print what was seen."""
     given = arguments()
+    if not PROC.exists():
+        sys.exit("there is no /proc here")
     servers = dict(zip(("shared", "own"), stdio_servers(2, 10).values(), strict=True))
     servers["own"]["isolation"] = "scope"
     skills = {key: {"desc": f"Tools of {key}.", "tool_list": {key: []}} for key in servers}
