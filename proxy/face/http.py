@@ -1,5 +1,6 @@
 """The protocol over Streamable HTTP: `/mcp`, `/mcp/{namespace}` and a health route behind one guard."""
 
+import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -197,3 +198,4 @@ async def _watch(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
         await anyio.sleep_forever()
     finally:
         server.should_exit = True
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that streams end with the program is no error

@@ -1,16 +1,26 @@
-"""An HTTP client that knows what became of each request: whether it was delivered, and how it was answered.
+"""An HTTP client that knows what became of each request, and notices that its server is gone.
 
-The SDK's transport tells neither, and without them nobody can say whether a request may be sent again.
+The SDK's transport tells neither whether a request was delivered nor how it was answered, and without that nobody can
+say whether it may be sent again.
 """
 
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 
 from proxy.core.server import HttpServer
+
+_TIMES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds of silence until the first question and between two, and how many stay unanswered, as systems name them."""
+KEEP_ALIVE: Final = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _TIMES.items() if hasattr(socket, name)),
+]
 
 
 @dataclass(eq=False)
@@ -29,10 +39,16 @@ delivery: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
 
 
 class HttpClient(httpx2.AsyncClient):
-    """The client for one server; `status` is that of the newest answer to a POST."""
+    """The client for one server; `status` is that of the newest answer to a POST.
+
+    `on_gone`: called when it turns out without a request of ours that the server is not there any more, or does not
+    know the session: when its own event stream broke off and cannot be opened again.
+    """
 
     session_id: str | None = None
     status: int | None = None
+    on_gone: Callable[[], None] | None = None
+    _has_stream = False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the base's own
         """Send as the base class does, and note what became of it."""
@@ -41,19 +57,39 @@ class HttpClient(httpx2.AsyncClient):
             await noted.poll()
         try:
             response = await super().send(request, **options)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if noted is not None:
+        except httpx2.TransportError as error:
+            if noted is not None and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                 noted.refused = True
+            if request.method == "GET":
+                self._stream(opened=False)
             raise
+        _keep_alive(response)
         self.session_id = response.headers.get("mcp-session-id", self.session_id)
         if request.method == "POST":
             self.status = response.status_code
             if noted is not None:
                 noted.status = response.status_code
+        elif request.method == "GET":
+            self._stream(opened=response.is_success)
         return response
+
+    def _stream(self, *, opened: bool) -> None:
+        """The server's own stream could be opened, or could not, which tells something where it was open before."""
+        if not opened and self._has_stream and self.on_gone is not None:
+            self.on_gone()
+        self._has_stream = self._has_stream or opened
 
     async def farewell(self, server: HttpServer) -> None:
         """End the session that the server opened, if any (2025-11-25, session management)."""
         if self.session_id is not None:
             with suppress(httpx2.HTTPError):
                 await self.delete(server.url, headers={"mcp-session-id": self.session_id})
+
+
+def _keep_alive(response: httpx2.Response) -> None:
+    """Have the system ask a silent peer for a sign of life: a connection that was cut off without a word then ends."""
+    stream = response.extensions.get("network_stream")
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        for level, option, value in KEEP_ALIVE:
+            connection.setsockopt(level, option, value)

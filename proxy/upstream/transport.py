@@ -108,6 +108,7 @@ async def transport(
                     server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_event_size
                 ) as streams:
                     dispatcher = StreamDispatcher(streams)
+                    client.on_gone = dispatcher.over.set
                     yield Transport(dispatcher, dispatcher.over, http=client)
             finally:
                 with anyio.move_on_after(FAREWELL, shield=True):

@@ -15,7 +15,7 @@ from proxy.core.inventory import Json, is_json
 log = structlog.stdlib.get_logger("proxy.upstream")
 
 RETRY: Final = 5.0
-"""Seconds until a listen stream that was lost is opened again."""
+"""Seconds from one opening of a listen stream to the next: one that has lasted is opened again at once when lost."""
 _numbers = count(1)
 
 
@@ -108,14 +108,14 @@ class ListenStream:
 
     async def _run(self, scope: anyio.CancelScope, wanted: Json) -> None:
         with scope:
-            again = False
-            while await self._stream(scope, wanted, again=again):
-                again = True
-                await anyio.sleep(RETRY)
+            missed, began = False, anyio.current_time()
+            while await self._stream(scope, wanted, missed=missed):
+                await anyio.sleep_until(began + RETRY)
+                missed, began = True, anyio.current_time()
 
-    async def _stream(self, scope: anyio.CancelScope, wanted: Json, *, again: bool) -> bool:
-        """One stream until it ends; whether to open it again. `again`: changes may have been missed before it."""
-        stream, lasting, missed = f"listen-{next(_numbers)}", True, again
+    async def _stream(self, scope: anyio.CancelScope, wanted: Json, *, missed: bool) -> bool:
+        """One stream until it ends; whether to open it again. `missed`: changes may have been, before it."""
+        stream, lasting = f"listen-{next(_numbers)}", True
         self._acknowledged[stream] = anyio.Event()
 
         async def replace() -> None:
