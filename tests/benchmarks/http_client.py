@@ -119,7 +119,7 @@ class HttpClient:
         """The answer's body, in the pieces in which it was sent."""
         assert self._reader is not None
         if headers.get("transfer-encoding") == "chunked":
-            while size := int(await self._reader.readline(), 16):
+            while size := int(await self._reader.readuntil(b"\r\n"), 16):
                 yield await self._reader.readexactly(size)
                 await self._reader.readexactly(2)
             await self._reader.readexactly(2)

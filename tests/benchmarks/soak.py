@@ -120,7 +120,7 @@ async def soak(port: int, pid: int, given: argparse.Namespace) -> bool:
         peak = await work.crowd(turn, given.sessions)
         each = (peak.rss - before.rss) * 1024 / given.sessions
         print(f"{turn} crowd of {given.sessions:,}, {time.monotonic() - begun:.0f} s")
-        print(f"  peak:  {peak} ({each:.1f} KiB of RSS a client)", flush=True)
+        print(f"  peak:  {peak} ({each:.1f} KiB of RSS a client, though many are forgotten by then)", flush=True)
         await work.forgotten()
         good = await work.gone(before) and good
         afters.append(vitals(pid))
