@@ -36,6 +36,16 @@ DRAIN: Final = 5.0
 Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
+class _Attempt:
+    """One connection, from the wish for it to its end; `settled`: set once it is known whether it could be had."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.settled = anyio.Event()
+        self.connection: Connection | None = None
+        self.why_not = ""
+
+
 class Life:
     """One server, in one place: what all scopes share, or what `scope` has to itself.
 
@@ -74,9 +84,8 @@ class Life:
         self._on_offer = on_offer
         self._state: ServerState = "idle"
         self._reason = ""
-        self._settled = _set()
         self._holders: set[ScopeId | None] = set()
-        self._attempt = anyio.CancelScope()
+        self._attempt = _Attempt()
         self._attempts = 0
         self._up_since = inf
         self._next_try: float | None = None
@@ -116,9 +125,9 @@ class Life:
 
     async def settle(self, within: float = inf) -> None:
         """Wait until it is not starting, at most until `within` seconds after its start began."""
-        if not self._settled.is_set():
+        if self._state == "starting":
             with anyio.CancelScope(deadline=self.began + within):
-                await self._settled.wait()
+                await self._attempt.settled.wait()
 
     async def connected(self) -> Connection:
         """A live connection, made if there is none; callers share one attempt.
@@ -126,14 +135,16 @@ class Life:
         Raises:
             ServerUnavailable: it could not be had.
         """
-        if self.connection is not None and self.connection.over.is_set():
+        if self.connection is not None:
+            if not self.connection.over.is_set():
+                return self.connection
             self._lost(self.connection)
         self.need()
-        if self.connection is None:
-            await self._settled.wait()
-        if self.connection is None:
-            raise ServerUnavailable(self.server.key, self._reason or self._state)
-        return self.connection
+        attempt = self._attempt
+        await attempt.settled.wait()  # a newer one may have begun since: the outcome of this one counts
+        if attempt.connection is None:
+            raise ServerUnavailable(self.server.key, attempt.why_not)
+        return attempt.connection
 
     async def watch(self) -> Mapping[str, Rejection]:
         """Have the server tell of what is watched by now; what it refuses."""
@@ -150,7 +161,7 @@ class Life:
         self.connection = None
         if self.runs:
             self._set("stopped")
-        self._attempt.cancel()
+        self._attempt.scope.cancel()
 
     async def retire(self, within: float) -> None:
         """End it for good, when its calls are done, at most after `within` seconds; no new call gets it."""
@@ -163,16 +174,16 @@ class Life:
 
     def _begin(self) -> None:
         self._forget_pause()
-        self._up_since = inf
+        self._up_since, self._attempt = inf, _Attempt()
         if why := self._full():
             self._down("failed", why)
             return
         before, self.ended = self.ended, anyio.Event()
-        self._settled, self._attempt, self.began = anyio.Event(), anyio.CancelScope(), anyio.current_time()
+        self.began = anyio.current_time()
         self._set("starting")
         self._tasks.start_soon(self._own, self._attempt, before, self.ended)
 
-    async def _own(self, attempt: anyio.CancelScope, before: anyio.Event, ended: anyio.Event) -> None:
+    async def _own(self, attempt: _Attempt, before: anyio.Event, ended: anyio.Event) -> None:
         """The owner of one connection: opens it, reads what is offered, keeps it until it is lost.
 
         A process begins when the one before it has ended: some hold a lock or a port. `ended` is set at its end.
@@ -180,7 +191,7 @@ class Life:
         connection: Connection | None = None
         why = ""
         try:
-            with attempt:
+            with attempt.scope:
                 if isinstance(self.server, StdioServer):
                     await before.wait()
                 # The limit on starting is one scope around the whole connection, lifted when it is ready: a scope
@@ -205,7 +216,7 @@ class Life:
         except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
             why = reason(error, self.server)
         finally:
-            if self._attempt is attempt and not attempt.cancel_called:
+            if self._attempt is attempt and not attempt.scope.cancel_called:
                 if self._state == "starting":
                     self._down("failed", why)
                 elif connection is not None:
@@ -236,7 +247,7 @@ class Life:
             self._on_offer(offer)
 
     def _up(self, connection: Connection, offer: Offer) -> None:
-        self.connection = connection
+        self.connection = self._attempt.connection = connection
         self._up_since = anyio.current_time()
         self._on_offer(offer)
         self._set("ready")
@@ -293,7 +304,8 @@ class Life:
         say = log.warning if state == "failed" else log.info
         say(f"server.{state}", server=self.server.key, **of, **told, **wait)
         if state != "starting":
-            self._settled.set()
+            self._attempt.why_not = self._reason or state
+            self._attempt.settled.set()
 
 
 def _set() -> anyio.Event:
