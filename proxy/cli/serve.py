@@ -81,7 +81,10 @@ async def _serve(
 
 
 async def _reload(proxy: Running, reload: Reload) -> None:
-    await proxy.reload(reload.loaded, full=reload.full)
+    try:
+        await proxy.reload(reload.loaded, full=reload.full)
+    except Exception:  # boundary: whatever is wrong with a change, the clients that are there go on
+        log.exception("config.not_applied")
 
 
 async def _obey_signals(

@@ -160,8 +160,6 @@ class _Ear:
         self.deaf = ""
         try:
             self._notify = RustNotify(there, False, False, 0, False, True)  # noqa: FBT003 - takes no names
-        except FileNotFoundError:
-            pass  # gone since: there is nothing to hear until it is back
         except (OSError, RuntimeError) as error:  # such as too many watches on this machine
             self.deaf = str(error)
 

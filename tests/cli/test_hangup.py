@@ -20,9 +20,11 @@ if terminal >= 0:
 
 async def main():
     hangup = Hangup()
-    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM) as signals:
         os.write(said, b"ready\\n")
-        async for _ in signals:
+        async for number in signals:
+            if number == signal.SIGTERM:
+                return
             os.write(said, b"ends\\n" if await hangup.ends_the_program() else b"reads\\n")
 
 anyio.run(main)
@@ -56,7 +58,7 @@ def started(*arguments: str, terminal: bool = True, before: tuple[str, ...] = ()
     passed = [fd for fd in (writing, its_terminal) if fd >= 0]
     command = [sys.executable, *before, "-c", *arguments, str(writing), str(its_terminal)]
     with subprocess.Popen(command, pass_fds=passed, start_new_session=not terminal) as process, ExitStack() as ending:
-        ending.callback(process.kill)
+        ending.callback(process.terminate)
         for fd in passed:
             os.close(fd)
         lines = ending.enter_context(os.fdopen(reading))
@@ -83,7 +85,7 @@ def test_it_ends_with_the_shell_that_started_it():
             shell.process.kill()
             assert shell.said() == "ends"
         finally:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM)
 
 
 def test_on_a_terminal_a_signal_from_somebody_asks_it_to_read():

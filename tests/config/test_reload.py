@@ -294,16 +294,34 @@ async def test_a_file_that_is_being_written_is_not_taken(file: Path):
         assert not watch.log
 
 
-async def test_the_same_content_saved_again_is_no_change(file: Path, restless: list[Iterable[Path]]):
-    """Nor is a new time stamp."""
+async def test_the_same_content_saved_again_is_no_change(
+    file: Path, restless: list[Iterable[Path]], monkeypatch: pytest.MonkeyPatch
+):
+    """Nor is a new time stamp; neither costs more than the look."""
     async with watching(file) as watch:
-        by_rename(file, text("first"))
-        await some_more(restless)
-        os.utime(file, (1, 1))
+        with monkeypatch.context() as unwanted:
+            unwanted.delattr(reload, "load")
+            by_rename(file, text("first"))
+            await some_more(restless)
+            os.utime(file, (1, 1))
+            await some_more(restless)
+        in_place(file, text("second"))
+        await watch.handed_on("second")
+        assert watch.skills == [["second"]]
+
+
+async def test_a_file_that_is_back_as_it_was_is_no_change(file: Path, restless: list[Iterable[Path]]):
+    """It was gone for a moment only."""
+    async with watching(file) as watch:
+        before = len(restless)
+        delete(file)
+        await until(lambda: len(restless) > before)
+        in_place(file, text("first"))
         await some_more(restless)
         in_place(file, text("second"))
         await watch.handed_on("second")
         assert watch.skills == [["second"]]
+        assert not watch.log
 
 
 async def test_other_files_in_the_folder_are_none_of_its_business(
@@ -341,8 +359,9 @@ async def test_an_env_file_is_part_of_the_configuration(file: Path, where: str):
         assert "3" in watch.reloads[-1].loaded.secrets
 
 
-async def test_an_env_file_counts_from_when_it_is_named_on(file: Path):
+async def test_an_env_file_counts_from_when_it_is_named_on(file: Path, monkeypatch: pytest.MonkeyPatch):
     """And no longer when it is not."""
+    monkeypatch.setattr(reload, "INTERVAL", 1000.0)
     env = file.parent / "new.env"
     env.write_text("A=1\n")
     async with watching(file) as watch:
