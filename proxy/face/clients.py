@@ -112,7 +112,9 @@ class ClientRegistry:
         """Forget a connection that has ended."""
         self._streams.discard((scope, connection))
         peers = self._peers.get(scope, {})
-        if peers.pop(connection, None) is not None:
+        if (peer := peers.pop(connection, None)) is not None:
+            peer.open = False
+            peer.waiting.clear()
             self.on_part(scope, connection)
         if not peers:
             self._peers.pop(scope, None)

@@ -37,22 +37,16 @@ class Subscriptions:
         server = await self._forwarding.owner(caller.scope, uri)
         if server is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
-        wishes = self._wishes.setdefault(_subscriber(caller), set())
-        wishes.add(uri)
+        self._wishes.setdefault(_subscriber(caller), set()).add(uri)
         refused = await self._upstreams.watch(await self._wanted(), (server, caller.scope))
         if uri in refused:
-            wishes.discard(uri)
-            await self.refresh()
+            await self._unwish(_subscriber(caller), uri)
             raise refused[uri]
         return {}
 
     async def unsubscribe(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/unsubscribe`; one that was not subscribed is as wished."""
-        subscriber = _subscriber(caller)
-        self._wishes.get(subscriber, set()).discard(params["uri"])
-        if not self._wishes.get(subscriber):
-            self._wishes.pop(subscriber, None)
-        await self.refresh()
+        await self._unwish(_subscriber(caller), params["uri"])
         return {}
 
     async def wish(self, subscriber: Subscriber, uris: frozenset[str]) -> None:
@@ -76,6 +70,12 @@ class Subscriptions:
     def updated(self, server: str, scope: ScopeId | None, params: Json) -> None:
         """A server says that a resource was updated; `scope`: whose connection it is, where it belongs to one."""
         self._tasks.start_soon(self._tell, server, scope, params)
+
+    async def _unwish(self, subscriber: Subscriber, uri: str) -> None:
+        self._wishes.get(subscriber, set()).discard(uri)
+        if not self._wishes.get(subscriber):
+            self._wishes.pop(subscriber, None)
+        await self.refresh()
 
     async def _tell(self, server: str, scope: ScopeId | None, params: Json) -> None:
         uri = params.get("uri")

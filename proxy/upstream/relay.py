@@ -156,6 +156,7 @@ class Relay:
     def forget(self, scope: ScopeId) -> None:
         """A scope is over."""
         self._abandoned.discard(scope)
+        self._elicited = {key: whose for key, whose in self._elicited.items() if whose != scope}
 
     @property
     def in_work(self) -> bool:
