@@ -113,10 +113,11 @@ class Running:
         sessions = Sessions(
             app,
             self.identity,
-            self.loaded.settings.scope_idle,
+            self.loaded.settings.scope_idle.session,
             time.monotonic,
             self._session_ended,
             self.clients.streaming,
+            limit=self.loaded.settings.max_scopes.session,
         )
         self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
         return sessions

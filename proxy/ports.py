@@ -201,7 +201,7 @@ class ScopeStore(Protocol):
         """Replace `old`, the very object that `get` returned, by `new`; False when it is no longer the current one.
 
         Raises:
-            TooManyScopes: `scope` would be a new one beyond the bound.
+            TooManyScopes: `scope` would be a new one beyond the bound of its kind.
         """
         ...
 

@@ -20,7 +20,7 @@ from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.masking import Masker
 from proxy.core.names import Naming
 from proxy.core.server import Server
-from proxy.core.settings import Settings
+from proxy.core.settings import PerKind, Settings
 
 __all__ = ["Loaded", "Problem", "Refused", "load"]
 
@@ -192,14 +192,15 @@ def _skill(id_: str, entry: SkillEntry) -> Skill:
 
 
 def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
+    most, idle = proxy.max_scopes, proxy.scope_idle
     return Settings(
         list_wait=proxy.list_wait,
         activation_wait=proxy.activation_wait,
         call_route=proxy.call_route,
         call_route_clients=proxy.call_route_clients,
         modern_listing=proxy.modern_listing,
-        max_scopes=proxy.max_scopes,
-        scope_idle=proxy.scope_idle,
+        max_scopes=PerKind(session=most.session, namespace=most.namespace, principal=most.principal),
+        scope_idle=PerKind(session=idle.session, namespace=idle.namespace, principal=idle.principal),
         tokens=tokens,
         allowed_hosts=proxy.allowed_hosts,
         allowed_origins=proxy.allowed_origins,

@@ -4,7 +4,8 @@ The models take what `document` gives: text, lists and mappings. Descriptions ar
 """
 
 import re
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -20,6 +21,8 @@ SERVERS = ("servers", "mcpServers", "mcp_servers")
 SKILLS = "skill_configs"
 DENIED = "black_tool_actions"
 ALLOWLISTS = ("tool_list", "resource_list", "prompt_list")
+KINDS = ("session", "namespace", "principal")
+"""The kinds of scopes that have a bound and an idle time."""
 
 CLIENT_FILTERS = frozenset(
     {
@@ -61,6 +64,18 @@ def _count(value: object) -> object:
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) > 0:
         return int(value)
     raise PydanticCustomError("count", "must be a whole number greater than 0")
+
+
+def _of_every_kind(number: Callable[[object], object]) -> Callable[[object], object]:
+    """Takes one number for every kind of scope, or leaves a mapping by kind as it is."""
+
+    def taken(value: object) -> object:
+        if isinstance(value, dict):
+            return cast("object", value)
+        number(value)
+        return dict.fromkeys(KINDS, value)
+
+    return taken
 
 
 def _size(value: object) -> object:
@@ -269,6 +284,22 @@ class SkillEntry(_Part):
     )
 
 
+class CountByKind(_Part):
+    """A number for each kind of scope."""
+
+    session: Count = Field(default=Settings.max_scopes.session, description="Of sessions over HTTP.")
+    namespace: Count = Field(default=Settings.max_scopes.namespace, description="Of namespaces.")
+    principal: Count = Field(default=Settings.max_scopes.principal, description="Of users with a token.")
+
+
+class SecondsByKind(_Part):
+    """Seconds for each kind of scope."""
+
+    session: Seconds = Field(default=Settings.scope_idle.session, description="Of sessions over HTTP.")
+    namespace: Seconds = Field(default=Settings.scope_idle.namespace, description="Of namespaces.")
+    principal: Seconds = Field(default=Settings.scope_idle.principal, description="Of users with a token.")
+
+
 class ProxyBlock(_Part):
     """Settings of the proxy itself."""
 
@@ -290,9 +321,19 @@ class ProxyBlock(_Part):
         default=Settings.modern_listing,
         description="Lists of protocol 2026-07-28: live follow the active skills; stable never change.",
     )
-    max_scopes: Count = Field(default=Settings.max_scopes, description="How many clients' states are kept at most.")
-    scope_idle: Seconds = Field(
-        default=Settings.scope_idle, description="Seconds that the state of a client lives without a request."
+    max_scopes: Annotated[
+        CountByKind, BeforeValidator(_of_every_kind(_count), json_schema_input_type=Count | CountByKind)
+    ] = Field(
+        default=CountByKind(),
+        description="How many clients' states are kept at most, of each kind: one number, or by kind.",
+        json_schema_extra={"default": Settings.max_scopes.session},
+    )
+    scope_idle: Annotated[
+        SecondsByKind, BeforeValidator(_of_every_kind(_seconds), json_schema_input_type=Seconds | SecondsByKind)
+    ] = Field(
+        default=SecondsByKind(),
+        description="Seconds that the state of a client lives without a request: one number, or by kind.",
+        json_schema_extra={"default": Settings.scope_idle.session},
     )
     keep_inventories: Flag = Field(
         default=Settings.keep_inventories,
@@ -374,6 +415,8 @@ def known_keys(place: Place) -> tuple[str, ...]:
             return _keys(File)
         case ("proxy",):
             return _keys(ProxyBlock)
+        case ("proxy", "max_scopes" | "scope_idle"):
+            return KINDS
         case (str(part), _) if part in SERVERS:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
         case (str(part), _) if part == SKILLS:

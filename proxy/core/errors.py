@@ -1,7 +1,10 @@
 """Failures the proxy words itself, as data; `wording` turns them into text for people and models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from proxy.core.scope import ScopeKind
 
 
 class ProxyError(Exception):
@@ -78,8 +81,16 @@ class Rejection(ProxyError):
         return self.message
 
 
+_SERVED: Final[Mapping[ScopeKind, str]] = {"session": "sessions", "namespace": "namespaces", "principal": "users"}
+
+
+@dataclass(eq=False)
 class TooManyScopes(ProxyError):
-    """The bound on live scopes is reached; live ones are never evicted for a new one."""
+    """The bound on live scopes of this kind is reached; live ones are never evicted for a new one."""
+
+    kind: ScopeKind
 
     def __str__(self) -> str:
-        return "the proxy serves as many clients as it is configured for; try again later (proxy.max_scopes)"
+        what = _SERVED.get(self.kind, "clients")
+        setting = f"proxy.max_scopes.{self.kind}"
+        return f"the proxy serves as many {what} as it is configured for; try again later ({setting})"

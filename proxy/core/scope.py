@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from proxy.core.catalogue import Catalogue
 
@@ -13,10 +13,13 @@ HANDED_OUT_LIMIT = 1000
 """How many resource URIs from tool results a scope remembers, the newest ones."""
 
 
+ScopeKind: TypeAlias = Literal["process", "namespace", "session", "principal"]
+
+
 class ScopeId(NamedTuple):
     """The key of a scope: its kind, the name within that kind, and the principal it belongs to, if any."""
 
-    kind: Literal["process", "namespace", "session", "principal"]
+    kind: ScopeKind
     name: str = ""
     principal: str | None = None
 

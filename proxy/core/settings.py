@@ -2,10 +2,43 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Generic, Literal, TypeVar
 
+from proxy.core.scope import ScopeKind
 from proxy.core.server import HttpServer
 from proxy.core.skill_tool import DROPS_LIST_CHANGES
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerKind(Generic[T]):
+    """A value for each kind of scope but `process`, which has no bound and does not end by itself."""
+
+    session: T
+    namespace: T
+    principal: T
+
+    def of(self, kind: ScopeKind) -> T | None:
+        """The value for `kind`; None for `process`."""
+        match kind:
+            case "session":
+                return self.session
+            case "namespace":
+                return self.namespace
+            case "principal":
+                return self.principal
+            case "process":
+                return None
+
+
+def every_kind(value: T) -> PerKind[T]:
+    """The same value for each kind."""
+    return PerKind(session=value, namespace=value, principal=value)
+
+
+_MAX_SCOPES: Final = every_kind(10_000)
+_SCOPE_IDLE: Final = every_kind(1800.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +61,8 @@ class Settings:
     call_route: Literal["auto", "on", "off"] = "auto"
     call_route_clients: tuple[str, ...] = DROPS_LIST_CHANGES
     modern_listing: Literal["live", "stable"] = "live"
-    max_scopes: int = 10_000
-    scope_idle: float = 1800.0
+    max_scopes: PerKind[int] = _MAX_SCOPES
+    scope_idle: PerKind[float] = _SCOPE_IDLE
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()

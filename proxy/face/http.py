@@ -28,7 +28,7 @@ from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_patte
 from proxy.face.identity import principal_of
 from proxy.face.keepalive import KeepAlive
 from proxy.face.server import ProxyServer
-from proxy.face.sessions import Sessions
+from proxy.face.sessions import IN_NAMESPACES, Sessions
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -37,8 +37,6 @@ GRACE: Final = 1
 """Seconds that open requests have to end once the proxy stops."""
 RETRY: Final = 500
 """Milliseconds after which a client is asked to come back for a stream that broke off."""
-SESSIONS: Final = 10_000
-"""The bound on sessions, several of which can share a scope; scopes have their own."""
 
 
 class _Namespace(StringConvertor):
@@ -87,8 +85,8 @@ def http_app(
         app=server,
         event_store=SessionEvents(),
         retry_interval=RETRY,
-        session_idle_timeout=settings.scope_idle,
-        max_sessions=max(SESSIONS, settings.max_scopes),
+        session_idle_timeout=settings.scope_idle.session,
+        max_sessions=settings.max_scopes.session + IN_NAMESPACES,
         max_request_body_size=settings.max_request_size,
     )
     hosts = (host, *settings.allowed_hosts)

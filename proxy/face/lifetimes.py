@@ -6,6 +6,7 @@ import anyio
 import structlog
 
 from proxy.core.scope import ScopeId
+from proxy.core.settings import PerKind
 from proxy.ports import Clock, ScopeStore
 
 log = structlog.stdlib.get_logger("proxy.face")
@@ -14,14 +15,14 @@ log = structlog.stdlib.get_logger("proxy.face")
 class Lifetimes:
     """Ends scopes that nobody uses (design rule 13).
 
-    `idle`: seconds without a request after which a scope ends, unless `reaches(scope)`. `on_end`: called with each
-    that has ended.
+    `idle`: seconds without a request after which a scope of each kind ends, unless `reaches(scope)`. `on_end`: called
+    with each that has ended.
     """
 
     def __init__(
         self,
         store: ScopeStore,
-        idle: float,
+        idle: PerKind[float],
         clock: Clock,
         reaches: Callable[[ScopeId], bool],
         on_end: Callable[[ScopeId], None] = lambda _scope: None,
@@ -63,13 +64,16 @@ class Lifetimes:
         """End the scopes whose idle time is over."""
         now = self._clock()
         for scope, used in list(self._last_used.items()):
-            if now - used >= self._idle and scope not in self._in_use and not self._reaches(scope):
+            idle = self._idle.of(scope.kind)
+            over = idle is not None and now - used >= idle
+            if over and scope not in self._in_use and not self._reaches(scope):
                 await self.end(scope)
 
     async def run(self, *also: Callable[[], Awaitable[None]]) -> None:
         """Sweep now and then, and call each of `also` as often, until cancelled."""
+        shortest = min(self._idle.session, self._idle.namespace, self._idle.principal)
         while True:
-            await anyio.sleep(max(1.0, self._idle / 20))
+            await anyio.sleep(max(1.0, shortest / 20))
             await self.sweep()
             for sweep in also:
                 await sweep()

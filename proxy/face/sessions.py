@@ -3,23 +3,32 @@
 The SDK binds a session to its credential alone, accepts it on any path, and tells nobody of its end.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Final
 
+import structlog
 from mcp.server.streamable_http import check_accept_headers
-from mcp_types import INVALID_REQUEST
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.core.scope import ScopeId
+from proxy.core.errors import TooManyScopes
+from proxy.core.scope import ScopeId, ScopeKind
 from proxy.face.events import OF_A_REQUEST, Events
 from proxy.face.identity import SESSION_HEADER, Identity, principal_of
 from proxy.face.streams import OwnStream, Place, Resumable
 from proxy.ports import Clock
+
+log = structlog.stdlib.get_logger("proxy.face")
+
+IN_NAMESPACES: Final = 10_000
+"""The bound on sessions in namespaces, any number of which can share one; namespaces have a bound of their own."""
 
 
 @dataclass
@@ -37,7 +46,8 @@ class Sessions:
 
     `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them. `on_end` is called with the
     scope and the session's id; `on_stream` with both and True when the session's own event stream has begun, False when
-    it has ended. A new request for a stream ends the one before; with `Last-Event-ID` it goes on after that event.
+    it has ended. `limit`: how many sessions there can be that are scopes of their own; they leave those in namespaces
+    their room. A new request for a stream ends the one before; with `Last-Event-ID` it goes on after that event.
     """
 
     def __init__(
@@ -48,6 +58,8 @@ class Sessions:
         clock: Clock,
         on_end: Callable[[ScopeId, str], Awaitable[None]],
         on_stream: Callable[[ScopeId, str, bool], None],
+        *,
+        limit: int,
     ) -> None:
         self._app = app
         self._identity = identity
@@ -55,7 +67,9 @@ class Sessions:
         self._clock = clock
         self._on_end = on_end
         self._on_stream = on_stream
+        self._limit = limit
         self._sessions: dict[str, _Session] = {}
+        self._counts: Counter[ScopeKind] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -65,6 +79,9 @@ class Sessions:
             return
         session_id = headers.get(SESSION_HEADER)
         if session_id is None:
+            if (refusal := self._refusal(scope)) is not None:
+                await refusal(scope, receive, send)
+                return
             kept = Events(self._clock)
             response = Resumable(receive, self._watching_for_a_new_one(scope, send, kept), kept)
             await self._answer(kept, scope, response)
@@ -129,6 +146,17 @@ class Sessions:
             response.ended()
         await response.finish()
 
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        """The answer where there is no room for another session."""
+        kind = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], "").kind
+        own = kind == "session"
+        if self._counts[kind] < (self._limit if own else IN_NAMESPACES):
+            return None
+        what = str(TooManyScopes(kind)) if own else "Too many open sessions in namespaces"
+        log.warning("session.refused", reason=what)
+        error = {"code": INTERNAL_ERROR, "message": what}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, HTTPStatus.SERVICE_UNAVAILABLE)
+
     def _watching_for_a_new_one(self, scope: Scope, send: Send, kept: Events) -> Send:
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.MULTIPLE_CHOICES:
@@ -136,6 +164,7 @@ class Sessions:
                 if opened is not None:
                     whose = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], opened)
                     self._sessions[opened] = _Session(_path(scope), whose, self._clock(), kept)
+                    self._counts[whose.kind] += 1
             await send(message)
 
         return watch
@@ -143,6 +172,7 @@ class Sessions:
     async def _end(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._counts[session.scope.kind] -= 1
             session.events.close()
             await self._on_end(session.scope, session_id)
 

@@ -1,17 +1,23 @@
 """Scope state in this process's memory."""
 
+from collections import Counter
 from collections.abc import Collection
 
 from proxy.core.errors import TooManyScopes
-from proxy.core.scope import ScopeId, ScopeState
+from proxy.core.scope import ScopeId, ScopeKind, ScopeState
+from proxy.core.settings import PerKind
 
 
 class MemoryStore:
-    """A `ScopeStore` that holds at most `limit` scopes; there is no `await` between comparing and swapping."""
+    """A `ScopeStore` that holds at most so many scopes of each kind as `limits` says.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    There is no `await` between comparing and swapping.
+    """
+
+    def __init__(self, limits: PerKind[int]) -> None:
+        self._limits = limits
         self._states: dict[ScopeId, ScopeState] = {}
+        self._counts: Counter[ScopeKind] = Counter()
 
     async def get(self, scope: ScopeId) -> ScopeState | None:
         """The state of `scope`, or None when it has not begun."""
@@ -21,18 +27,22 @@ class MemoryStore:
         """Replace `old` by `new`; False when `old` is not the current object.
 
         Raises:
-            TooManyScopes: `scope` would be a new one beyond the limit.
+            TooManyScopes: `scope` would be a new one beyond the limit of its kind.
         """
         if self._states.get(scope) is not old:
             return False
-        if old is None and len(self._states) >= self._limit:
-            raise TooManyScopes
+        if old is None:
+            limit = self._limits.of(scope.kind)
+            if limit is not None and self._counts[scope.kind] >= limit:
+                raise TooManyScopes(scope.kind)
+            self._counts[scope.kind] += 1
         self._states[scope] = new
         return True
 
     async def remove(self, scope: ScopeId) -> None:
         """Forget `scope`."""
-        self._states.pop(scope, None)
+        if self._states.pop(scope, None) is not None:
+            self._counts[scope.kind] -= 1
 
     async def scopes(self) -> Collection[ScopeId]:
         """Every scope that has state."""

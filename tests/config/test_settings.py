@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.core.settings import Settings
+from proxy.core.settings import PerKind, Settings, every_kind
 
 NO_MAPPING = "must be a mapping (key: value), not text"
 
@@ -25,7 +25,7 @@ def test_every_setting_is_read(room):
           call_route_clients: [me]
           modern_listing: stable
           max_scopes: 5
-          scope_idle: 60
+          scope_idle: {namespace: 86400}
           name_limit: 128
           tokens: {alice: "${ALICE_TOKEN}", bob: "bob-${SUFFIX:-1}"}
           allowed_hosts: ["proxy.example:*"]
@@ -45,8 +45,8 @@ def test_every_setting_is_read(room):
         call_route="on",
         call_route_clients=("me",),
         modern_listing="stable",
-        max_scopes=5,
-        scope_idle=60.0,
+        max_scopes=every_kind(5),
+        scope_idle=PerKind(session=1800.0, namespace=86400.0, principal=1800.0),
         tokens={"alice": "alice-token", "bob": "bob-1"},
         allowed_hosts=("proxy.example:*",),
         allowed_origins=("https://app.example",),
@@ -68,6 +68,17 @@ def test_every_setting_is_read(room):
         ("max_scopes: 1.5", "max_scopes: must be a whole number greater than 0"),
         ("max_scopes: 0", "max_scopes: must be a whole number greater than 0"),
         (f"max_scopes: {'9' * 5000}", "max_scopes: must be a whole number greater than 0"),
+        ("max_scopes: -1", "max_scopes: must be a whole number greater than 0"),
+        ("max_scopes: many", "max_scopes: must be a whole number greater than 0"),
+        ("max_scopes: [1]", "max_scopes: must be a whole number greater than 0"),
+        ("max_scopes: {session: 0}", "max_scopes.session: must be a whole number greater than 0"),
+        ("max_scopes: {sesion: 5}", "max_scopes.sesion: unknown key: did you mean 'session'?"),
+        ("max_scopes: {process: 5}", "max_scopes.process: unknown key: known here: "),
+        ("scope_idle: -1", "scope_idle: must be a number of seconds greater than 0, such as 30"),
+        ("scope_idle: a day", "scope_idle: must be a number of seconds greater than 0, such as 30"),
+        ("scope_idle: {user: 5}", "scope_idle.user: unknown key: "),
+        ("scope_idle: {principal: ~}", "scope_idle.principal: is empty: write a value, or leave it out"),
+        ("scope_idle: {principal: -5}", "scope_idle.principal: must be a number of seconds greater than 0, such as 30"),
         ("keep_alive: 0", "keep_alive: must be a number of seconds greater than 0, such as 30"),
         ("input_wait: soon", "input_wait: must be a number of seconds greater than 0, such as 30"),
         *(
@@ -122,6 +133,13 @@ def test_a_size_is_in_bytes_or_has_a_unit(room, written, size):
     )
     assert (loaded.settings.max_request_size, loaded.settings.max_event_size) == (size, size)
     assert loaded.servers["a"].max_event_size == size
+
+
+def test_a_bound_is_one_number_for_every_kind_of_scope_or_one_for_each(room):
+    """Kinds that are left out keep the default."""
+    settings = room.load("proxy: {max_scopes: {session: 5}, scope_idle: 60}").settings
+    assert settings.max_scopes == PerKind(session=5, namespace=10_000, principal=10_000)
+    assert settings.scope_idle == every_kind(60.0)
 
 
 def test_hosts_and_origins_are_taken_as_patterns(room):

@@ -81,6 +81,8 @@ def test_every_field_has_a_description():
         {"black_tool_actions": {"a": "*", "b": ["x"]}, "$schema": "./skills.schema.json", "proxy": {"name_limit": 64}},
         {"servers": {"a": {"url": "http://h", "isolation": "scope", "max_concurrency": 1, "pass_headers": ["X-User"]}}},
         *({"proxy": {"max_request_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
+        *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
+        {"proxy": {"scope_idle": {"session": 0.5, "namespace": 1, "principal": 2}}},
     ],
 )
 def test_the_schema_takes_what_the_program_takes(data):
@@ -103,6 +105,8 @@ def test_the_schema_takes_what_the_program_takes(data):
         {"servers": {"a": {"command": "x", "isolation": "session"}}},
         {"servers": {"a": {"command": "x", "max_concurrency": 0}}},
         *({"proxy": {"max_event_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
+        *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
+        {"proxy": {"scope_idle": {"namespace": "long"}}},
     ],
 )
 def test_the_schema_marks_what_the_program_refuses(data):

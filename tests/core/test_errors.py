@@ -36,7 +36,9 @@ def test_a_failure_says_what_happened(error: ProxyError, said: str):
 
 def test_the_bound_on_scopes_names_its_setting():
     """Who meets it must know what to turn (rule 13)."""
-    assert "proxy.max_scopes" in str(TooManyScopes())
+    assert str(TooManyScopes("principal")) == (
+        "the proxy serves as many users as it is configured for; try again later (proxy.max_scopes.principal)"
+    )
 
 
 def test_failures_are_told_apart_by_identity():

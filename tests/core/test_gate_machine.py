@@ -14,6 +14,7 @@ from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
+from proxy.core.settings import every_kind
 from proxy.gateway.gate import Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
@@ -96,7 +97,8 @@ GRANTS = {
 
 TOOLS = ("search", "get_a", "get_b", "a.b", "rm")
 BEGINNING = ["always", "first"]
-LIMIT = 3
+LIMIT = 1
+LIMITS = every_kind(LIMIT)
 
 scopes = st.sampled_from(
     (
@@ -118,7 +120,7 @@ class GateMachine(RuleBasedStateMachine):
     def begin(self, offers: dict[str, list[str]]) -> None:
         self.offers = offers
         self.servers = Servers({})
-        self.store = MemoryStore(LIMIT)
+        self.store = MemoryStore(LIMITS)
         self.gate = Gate(CATALOGUE, self.servers, self.store)
         self.model: dict[ScopeId, list[str]] = {}
         self.change_offers(offers)
@@ -207,7 +209,7 @@ class GateMachine(RuleBasedStateMachine):
         """Whether there is room for `scope`; where there is none it is refused, and nobody else suffers."""
         if scope in self.model:
             return True
-        if len(self.model) < LIMIT:
+        if scope.kind == "process" or sum(other.kind == scope.kind for other in self.model) < LIMIT:
             self.model[scope] = list(BEGINNING)
             return True
         with pytest.raises(TooManyScopes):
@@ -230,7 +232,7 @@ class Contested(MemoryStore):
     """A store in which others get in between before the first swaps."""
 
     def __init__(self, others: int) -> None:
-        super().__init__(LIMIT)
+        super().__init__(LIMITS)
         self.others = others
 
     async def swap(self, scope: ScopeId, old: ScopeState | None, new: ScopeState) -> bool:
@@ -252,7 +254,7 @@ def test_a_change_that_somebody_got_in_between_is_tried_again():
 
 def test_a_change_that_changes_nothing_swaps_nothing():
     """The record stays the very object it was."""
-    gate = Gate(CATALOGUE, Servers({}), MemoryStore(LIMIT))
+    gate = Gate(CATALOGUE, Servers({}), MemoryStore(LIMITS))
     state = done(gate.state(HERE))
 
     assert done(gate.change(HERE, lambda same: activated(same, "first"))) is state
@@ -261,7 +263,7 @@ def test_a_change_that_changes_nothing_swaps_nothing():
 def test_a_sight_is_looked_at_once_while_nothing_changes():
     """Per active set, whatever the order of activation; a new inventory makes it new (section 12)."""
     servers = Servers({"gh": Offer.of(tools=[{"name": "get_a"}])})
-    gate = Gate(CATALOGUE, servers, MemoryStore(LIMIT))
+    gate = Gate(CATALOGUE, servers, MemoryStore(LIMITS))
 
     sight = gate.sight(SCOPE, ("first", "all"))
     assert gate.sight(SCOPE, ["all", "first"]) is sight
@@ -274,7 +276,7 @@ def test_a_sight_is_looked_at_once_while_nothing_changes():
 
 
 def changed_lists(before: Collection[str], after: Collection[str], offer: Offer) -> set[str]:
-    gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT))
+    gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMITS))
     one, other = gate.sight(SCOPE, before).digests, gate.sight(SCOPE, after).digests
     return {kind for kind in one if one[kind] != other[kind]}
 
@@ -295,7 +297,7 @@ def test_digests_tell_which_lists_differ():
 def test_without_a_skill_there_is_no_skill_tool():
     """Nothing is offered (rule 15)."""
     gate = Gate(
-        Catalogue(("gh",), Naming({"gh": "gh"})), Servers({"gh": Offer.of(tools=[{"name": "a"}])}), MemoryStore(1)
+        Catalogue(("gh",), Naming({"gh": "gh"})), Servers({"gh": Offer.of(tools=[{"name": "a"}])}), MemoryStore(LIMITS)
     )
 
     assert gate.sight(SCOPE, ()).tools == []
@@ -307,7 +309,7 @@ def test_what_a_client_gets_is_the_definition_under_the_exposed_name():
         tools=[{"name": "get_a", "x": [1.0]}], prompts=[{"name": "p", "y": None}], resources=[{"uri": "x:1"}]
     )
 
-    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMIT)).sight(SCOPE, ["all"])
+    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMITS)).sight(SCOPE, ["all"])
 
     assert sight.tools[1:] == [{"name": "gh__get_a", "x": [1.0]}]
     assert (sight.prompts, sight.resources) == ([{"name": "gh__p", "y": None}], [{"uri": "x:1"}])

@@ -561,7 +561,13 @@ async def test_a_session_keeps_nothing_of_calls_whose_results_have_arrived() -> 
     server = Server[Any]("counted", on_call_tool=_answer_at_once)
     manager = StreamableHTTPSessionManager(server, event_store=SessionEvents(), session_idle_timeout=60)
     sessions = Sessions(
-        StreamableHTTPASGIApp(manager), Identity(ScopeId("process")), 60, time.monotonic, _ended, lambda *_: None
+        StreamableHTTPASGIApp(manager),
+        Identity(ScopeId("process")),
+        60,
+        time.monotonic,
+        _ended,
+        lambda *_: None,
+        limit=3,
     )
     transport = httpx2.ASGITransport(sessions)
     async with manager.run(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1/mcp") as http:

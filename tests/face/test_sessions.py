@@ -68,7 +68,9 @@ class Told:
         self.changes: list[bool] = []
         self.upstream = Upstream()
         self._news = anyio.Event()
-        self.sessions = Sessions(self.upstream, Identity(ScopeId("process")), 60, lambda: 0.0, self._end, self._tell)
+        self.sessions = Sessions(
+            self.upstream, Identity(ScopeId("process")), 60, lambda: 0.0, self._end, self._tell, limit=1
+        )
 
     async def _end(self, scope: ScopeId, session_id: str) -> None:
         raise AssertionError((scope, session_id))

@@ -10,7 +10,7 @@ from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, activated
-from proxy.core.settings import Settings
+from proxy.core.settings import Settings, every_kind
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.gate import Gate
 from proxy.ports import Era, ListKind, Subscriber
@@ -43,7 +43,7 @@ def catalogue() -> Catalogue:
 
 async def activate(channel: Channel, notices: Notices, tasks: anyio.abc.TaskGroup, **settings: str) -> None:
     chosen = Settings(**settings)  # pyright: ignore[reportArgumentType]
-    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(10), chosen)
+    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(every_kind(10)), chosen)
     announcer = Announcer(gate, notices, tasks, anyio.lowlevel.checkpoint)
     await gate.state(SCOPE)
     async with announcer.one_change(caller(channel)):

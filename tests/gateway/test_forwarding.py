@@ -8,7 +8,7 @@ from proxy.core.errors import Unknown
 from proxy.core.inventory import Offer
 from proxy.core.names import Naming
 from proxy.core.scope import activated, offloaded
-from proxy.core.settings import Settings
+from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.rounds import Rounds
@@ -33,7 +33,7 @@ def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
         Skill("grab", "", "", "", tools={"greedy": EVERYTHING}),
     )
     catalogue = Catalogue(("greedy", "giver"), Naming({"greedy": "greedy", "giver": "giver"}), skills)
-    gate = Gate(catalogue, servers, MemoryStore(10))
+    gate = Gate(catalogue, servers, MemoryStore(every_kind(10)))
     return gate, Forwarding(gate, Rounds(Settings(), anyio.create_task_group())), servers
 
 

@@ -463,22 +463,34 @@ async def test_health(world: World, raw: Raw, namespace: str) -> None:
 
 
 async def test_bound_on_scopes(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
-    """At `max_scopes` new scopes are refused with the setting's name; live ones stay, and an ended one makes room."""
-    proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes=2))
+    """At `max_scopes` new scopes are refused with the setting's name; live ones and those of other kinds stay."""
+    proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes={"namespace": 1, "session": 1}))
     await modern_activate(raw, proxy.namespace("a"))
     session = await raw.open(proxy.url)
     assert await raw.tools(proxy.url, session) == ["SKILL"]
     for method, params in (("tools/list", {}), ("tools/call", {"name": "SKILL", "arguments": {"action": "list"}})):
         answer = await raw.modern(proxy.namespace("c"), method, params)
-        assert "max_scopes" in answer.reply["error"]["message"]
+        assert "max_scopes.namespace" in answer.reply["error"]["message"]
     refused = await raw.modern(
         proxy.namespace("c"), "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
     )
     assert "max_scopes" in refused.reply["error"]["message"]
     assert await modern_tools(raw, proxy.namespace("a")) == BOTH
     assert await raw.tools(proxy.url, session) == ["SKILL"]
+    assert "max_scopes.session" in (await raw.open_answer(proxy.url)).reply["error"]["message"]
     assert (await raw.send("DELETE", proxy.url, headers=session)).status == 200
-    assert await modern_tools(raw, proxy.namespace("c")) == ["SKILL"]
+    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL"]
+
+
+async def test_a_flood_of_one_kind_keeps_no_other_out(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
+    """However many sessions are asked for, a namespace and a user with a token get their place, in either era."""
+    proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes=1, tokens={"alice": ALICE}))
+    flood = [await raw.open_answer(proxy.url, bearer(ALICE)) for _ in range(20)]
+    assert [answer.status for answer in flood] == [200, *[503] * 19]
+    assert await modern_tools(raw, proxy.url, bearer(ALICE)) == ["SKILL"]
+    a = proxy.namespace("a")
+    assert await raw.tools(a, await raw.open(a, ALICE)) == ["SKILL"]
+    assert await modern_tools(raw, a, bearer(ALICE)) == ["SKILL"]
 
 
 async def test_bound_counts_scopes_not_connections(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
