@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,8 +19,9 @@ from proxy.config.difference import difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Catalogue
 from proxy.core.masking import Masker
-from proxy.core.scope import ScopeId, begin, disconnected
+from proxy.core.scope import LASTING, ScopeId, begin, disconnected
 from proxy.core.server import Server
+from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
 from proxy.face.http import http_app
 from proxy.face.identity import Identity
@@ -155,13 +157,14 @@ async def running(
     """A proxy by `loaded`; `own`: the scope of its one client, None where it serves many over HTTP.
 
     `early`: processes that were started ahead. `masker`: the one that logs go through, which learns the secrets of
-    later configurations. On leaving, all servers end within 5 s.
+    later configurations. On leaving, all servers end within about 4 s, and what is to be remembered is written within
+    one more.
     """
     masker = masker or Masker(loaded.secrets)
     settings, catalogue = loaded.settings, loaded.catalogue
     eager = _eager(catalogue, loaded.servers)
-    store = MemoryStore(settings.max_scopes)
-    async with anyio.create_task_group() as tasks:
+    store = _store(settings, own)
+    async with store.running(), anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
         kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
         unstartable = in_force(loaded, loaded).unstartable
@@ -212,3 +215,12 @@ async def running(
                 tasks=tasks,
             )
         tasks.cancel_scope.cancel()
+
+
+def _store(settings: Settings, own: ScopeId | None) -> MemoryStore:
+    """Where scope state is kept; the file is left alone where no scope can come that it remembers."""
+    if settings.state_file is None or (own is not None and own.kind not in LASTING):
+        return MemoryStore(settings.max_scopes)
+    from proxy.store.sqlite import SqliteStore  # noqa: PLC0415 - only who keeps state in a file pays for the import
+
+    return SqliteStore(settings.max_scopes, Path(settings.state_file))

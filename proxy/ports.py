@@ -197,8 +197,17 @@ class ScopeStore(Protocol):
         """The state of `scope`, or None when it has not begun."""
         ...
 
+    async def remembered(self, scope: ScopeId) -> ScopeState | None:
+        """What an earlier run of the proxy knew of `scope`, which has not begun in this one; None for nothing.
+
+        Its skills may not exist any more.
+        """
+        ...
+
     async def swap(self, scope: ScopeId, old: ScopeState | None, new: ScopeState) -> bool:
         """Replace `old`, the very object that `get` returned, by `new`; False when it is no longer the current one.
+
+        With None as `old`, `scope` begins with `new`, which is not remembered until a change.
 
         Raises:
             TooManyScopes: `scope` would be a new one beyond the bound of its kind.
@@ -206,7 +215,7 @@ class ScopeStore(Protocol):
         ...
 
     async def remove(self, scope: ScopeId) -> None:
-        """Forget `scope`."""
+        """Forget `scope`, also for later runs."""
         ...
 
     async def scopes(self) -> Collection[ScopeId]:

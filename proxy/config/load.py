@@ -11,7 +11,7 @@ from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
 from proxy.config.files import Files
-from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry
+from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry, StateBlock
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.resolve import Surroundings, resolve
@@ -77,6 +77,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         if entry.on
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
+    state_file = _state_file(parts.proxy.state, around, findings)
     if findings.problems:
         raise Refused(findings.problems)
 
@@ -101,7 +102,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
-        settings=_settings(parts.proxy, tokens),
+        settings=_settings(parts.proxy, tokens, state_file),
         secrets=secrets,
         notes=findings.notes,
         empty=document.empty,
@@ -162,6 +163,21 @@ def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tupl
     return tokens, values
 
 
+def _state_file(state: StateBlock, around: Surroundings, findings: Findings) -> str | None:
+    """The absolute path of the file that remembers scopes, if there is to be one."""
+    place: Place = ("proxy", "state")
+    if state.backend == "memory":
+        if state.path is not None:
+            findings.problem((*place, "path"), "goes with backend: sqlite: write that too, or take the path out")
+        return None
+    if not state.path:
+        findings.problem(place, "backend: sqlite needs the path of a file: write path: FILE")
+        return None
+    if fault := in_a_path(state.path):
+        findings.problem((*place, "path"), fault)
+    return str(located(state.path, around.folder, around.environ))
+
+
 def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry]) -> Catalogue:
     return Catalogue(
         servers=tuple(enabled),
@@ -191,7 +207,7 @@ def _skill(id_: str, entry: SkillEntry) -> Skill:
     )
 
 
-def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
+def _settings(proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | None) -> Settings:
     most, idle = proxy.max_scopes, proxy.scope_idle
     return Settings(
         list_wait=proxy.list_wait,
@@ -201,6 +217,7 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str]) -> Settings:
         modern_listing=proxy.modern_listing,
         max_scopes=PerKind(session=most.session, namespace=most.namespace, principal=most.principal),
         scope_idle=PerKind(session=idle.session, namespace=idle.namespace, principal=idle.principal),
+        state_file=state_file,
         tokens=tokens,
         allowed_hosts=proxy.allowed_hosts,
         allowed_origins=proxy.allowed_origins,

@@ -300,6 +300,19 @@ class SecondsByKind(_Part):
     principal: Seconds = Field(default=Settings.scope_idle.principal, description="Of users with a token.")
 
 
+class StateBlock(_Part):
+    """Where the state of clients is kept."""
+
+    backend: Literal["memory", "sqlite"] = Field(
+        default="memory",
+        description="memory: it ends with the proxy; sqlite: namespaces and users keep their active skills in a file.",
+    )
+    path: str | None = Field(
+        default=None,
+        description="With backend sqlite: the file, relative to this one; ~ works. It is made if there is none.",
+    )
+
+
 class ProxyBlock(_Part):
     """Settings of the proxy itself."""
 
@@ -338,6 +351,9 @@ class ProxyBlock(_Part):
     keep_inventories: Flag = Field(
         default=Settings.keep_inventories,
         description="Whether what servers offer is remembered from one run to the next, in the user's cache folder.",
+    )
+    state: StateBlock = Field(
+        default_factory=StateBlock, description="Where the state of clients is kept, and whether it outlives the proxy."
     )
     name_limit: NameLimit = Field(default=Naming.limit, description="The longest name of a tool, in characters.")
     tokens: dict[str, Scalar] = Field(
@@ -417,6 +433,8 @@ def known_keys(place: Place) -> tuple[str, ...]:
             return _keys(ProxyBlock)
         case ("proxy", "max_scopes" | "scope_idle"):
             return KINDS
+        case ("proxy", "state"):
+            return _keys(StateBlock)
         case (str(part), _) if part in SERVERS:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
         case (str(part), _) if part == SKILLS:

@@ -34,7 +34,7 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
         "is empty: write [] for an empty list, or leave it out",
     ),
     **dict.fromkeys(
-        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy"),
+        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy", "state"),
         "is empty: write {} if nothing belongs there, or leave it out",
     ),
 }

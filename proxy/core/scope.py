@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from proxy.core.catalogue import Catalogue
 
@@ -14,6 +14,8 @@ HANDED_OUT_LIMIT = 1000
 
 
 ScopeKind: TypeAlias = Literal["process", "namespace", "session", "principal"]
+LASTING: Final[frozenset[ScopeKind]] = frozenset({"namespace", "principal"})
+"""The kinds of scopes that a client can come back to after the proxy was started anew."""
 
 
 class ScopeId(NamedTuple):
@@ -78,16 +80,17 @@ def begin(catalogue: Catalogue) -> ScopeState:
 
 
 def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
-    """The state as `catalogue` lets it be: without skills that do not exist, with those that are pinned.
+    """The state brought up to `catalogue`: skills that it has not are dropped, pinned ones added at the end.
 
     The same object when nothing changes.
     """
     kept = tuple(skill for skill in state.active if skill in catalogue.by_id)
-    added = tuple(skill.id for skill in catalogue.skills if skill.pinned and skill.id not in kept)
-    offloaded = frozenset(skill for skill in state.offloaded if skill in catalogue.by_id).difference(added)
-    if (*kept, *added) == state.active and offloaded == state.offloaded:
+    pinned = (skill.id for skill in catalogue.skills if skill.pinned and skill.id not in kept)
+    active = (*kept, *pinned)
+    gone = frozenset(skill for skill in state.offloaded if skill in catalogue.by_id) - {*active}
+    if active == state.active and gone == state.offloaded:
         return state
-    return replace(state, active=(*kept, *added), offloaded=offloaded)
+    return replace(state, active=active, offloaded=gone)
 
 
 def activated(state: ScopeState, skill: str) -> ScopeState:

@@ -48,7 +48,8 @@ class Settings:
     `list_wait`: how long a list waits for servers of active skills that are starting. `activation_wait`: how long an
     activation does. `call_route`: whether `SKILL_CALL` is shown; `auto` shows it to clients whose name begins with
     one of `call_route_clients`, and under `modern_listing: stable`. `max_scopes`: bound on live scopes.
-    `scope_idle`: how long a scope lives without a request. `tokens`: principal -> bearer token.
+    `scope_idle`: how long a scope lives without a request. `state_file`: the absolute path of the SQLite file that
+    remembers scopes; None where they are in memory alone. `tokens`: principal -> bearer token.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
     largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
     `input_wait`: how long a server's question to the user may stay unanswered. `keep_inventories`: whether what
@@ -63,6 +64,7 @@ class Settings:
     modern_listing: Literal["live", "stable"] = "live"
     max_scopes: PerKind[int] = _MAX_SCOPES
     scope_idle: PerKind[float] = _SCOPE_IDLE
+    state_file: str | None = None
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()

@@ -88,11 +88,14 @@ class Gate:
         """
         while True:
             old = await self.store.get(scope)
-            new = transition(old if old is not None else self._begin(scope))
+            if old is None:
+                await self._begin(scope)
+                continue
+            new = transition(old)
             if new is old:
                 return new
             if await self.store.swap(scope, old, new):
-                if old is None or new.active != old.active:  # not before: a scope that is refused starts nothing
+                if new.active != old.active:
                     self._hold(scope, new)
                 return new
 
@@ -120,9 +123,12 @@ class Gate:
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
         self.upstreams.hold(scope, {*self.catalogue.servers_of(state.active), *self._eager})
 
-    def _begin(self, scope: ScopeId) -> ScopeState:
-        state = begin(self.catalogue)
-        return replace(state, lists=self.lists(scope, state.active))
+    async def _begin(self, scope: ScopeId) -> None:
+        """Begin `scope`, with the skills that it had in an earlier run; another may have got in between and done it."""
+        remembered = await self.store.remembered(scope)
+        state = begin(self.catalogue) if remembered is None else refitted(remembered, self.catalogue)
+        if await self.store.swap(scope, None, replace(state, lists=self.lists(scope, state.active))):
+            self._hold(scope, state)  # not before it has begun: a scope that is refused starts nothing
 
     def _look(self, active: frozenset[str], inventory: Inventory) -> Sight:
         view = decide(self.catalogue, active, inventory)

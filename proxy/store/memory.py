@@ -1,7 +1,8 @@
 """Scope state in this process's memory."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
 
 from proxy.core.errors import TooManyScopes
 from proxy.core.scope import ScopeId, ScopeKind, ScopeState
@@ -19,9 +20,18 @@ class MemoryStore:
         self._states: dict[ScopeId, ScopeState] = {}
         self._counts: Counter[ScopeKind] = Counter()
 
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """State is kept inside."""
+        yield
+
     async def get(self, scope: ScopeId) -> ScopeState | None:
         """The state of `scope`, or None when it has not begun."""
         return self._states.get(scope)
+
+    async def remembered(self, scope: ScopeId) -> ScopeState | None:  # noqa: ARG002 - the protocol's signature
+        """Nothing: no earlier run is remembered."""
+        return None
 
     async def swap(self, scope: ScopeId, old: ScopeState | None, new: ScopeState) -> bool:
         """Replace `old` by `new`; False when `old` is not the current object.

@@ -26,6 +26,7 @@ def test_every_setting_is_read(room):
           modern_listing: stable
           max_scopes: 5
           scope_idle: {namespace: 86400}
+          state: {backend: sqlite, path: state.db}
           name_limit: 128
           tokens: {alice: "${ALICE_TOKEN}", bob: "bob-${SUFFIX:-1}"}
           allowed_hosts: ["proxy.example:*"]
@@ -47,6 +48,7 @@ def test_every_setting_is_read(room):
         modern_listing="stable",
         max_scopes=every_kind(5),
         scope_idle=PerKind(session=1800.0, namespace=86400.0, principal=1800.0),
+        state_file=str(room.folder / "state.db"),
         tokens={"alice": "alice-token", "bob": "bob-1"},
         allowed_hosts=("proxy.example:*",),
         allowed_origins=("https://app.example",),
@@ -79,6 +81,14 @@ def test_every_setting_is_read(room):
         ("scope_idle: {user: 5}", "scope_idle.user: unknown key: "),
         ("scope_idle: {principal: ~}", "scope_idle.principal: is empty: write a value, or leave it out"),
         ("scope_idle: {principal: -5}", "scope_idle.principal: must be a number of seconds greater than 0, such as 30"),
+        ("state: sqlite", "state: must be a mapping (key: value), not text"),
+        ("state: ~", "state: is empty: write {} if nothing belongs there, or leave it out"),
+        ("state: {backend: redis}", "state.backend: must be one of 'memory' or 'sqlite'"),
+        ("state: {backend: sqlite}", "state: backend: sqlite needs the path of a file: write path: FILE"),
+        ("state: {backend: sqlite, path: ''}", "state: backend: sqlite needs the path of a file: write path: FILE"),
+        ("state: {path: a.db}", "state.path: goes with backend: sqlite: write that too, or take the path out"),
+        ("state: {backend: sqlite, path: '${DIR}/a'}", "state.path: ${DIR} is not replaced here: write a path"),
+        ("state: {bakend: sqlite}", "state.bakend: unknown key: did you mean 'backend'?"),
         ("keep_alive: 0", "keep_alive: must be a number of seconds greater than 0, such as 30"),
         ("input_wait: soon", "input_wait: must be a number of seconds greater than 0, such as 30"),
         *(
@@ -140,6 +150,15 @@ def test_a_bound_is_one_number_for_every_kind_of_scope_or_one_for_each(room):
     settings = room.load("proxy: {max_scopes: {session: 5}, scope_idle: 60}").settings
     assert settings.max_scopes == PerKind(session=5, namespace=10_000, principal=10_000)
     assert settings.scope_idle == every_kind(60.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "file"), [("a/s.db", "{folder}/a/s.db"), ("~/s.db", "/home/me/s.db"), ("/s", "/s")]
+)
+def test_the_file_of_the_state_is_found_as_other_paths_are(room, written, file):
+    """From the folder of the configuration, or from home."""
+    loaded = room.load(f"proxy: {{state: {{backend: sqlite, path: '{written}'}}}}", {"HOME": "/home/me"})
+    assert loaded.settings.state_file == file.format(folder=room.folder)
 
 
 def test_hosts_and_origins_are_taken_as_patterns(room):

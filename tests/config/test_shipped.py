@@ -83,6 +83,7 @@ def test_every_field_has_a_description():
         *({"proxy": {"max_request_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
         *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
         {"proxy": {"scope_idle": {"session": 0.5, "namespace": 1, "principal": 2}}},
+        {"proxy": {"state": {"backend": "sqlite", "path": "state.db"}}},
     ],
 )
 def test_the_schema_takes_what_the_program_takes(data):
@@ -107,6 +108,7 @@ def test_the_schema_takes_what_the_program_takes(data):
         *({"proxy": {"max_event_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
         *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
         {"proxy": {"scope_idle": {"namespace": "long"}}},
+        {"proxy": {"state": {"backend": "redis"}}},
     ],
 )
 def test_the_schema_marks_what_the_program_refuses(data):

@@ -252,6 +252,39 @@ def test_a_change_that_somebody_got_in_between_is_tried_again():
     assert done(gate.state(HERE)) is state
 
 
+class Remembering(MemoryStore):
+    """A store that has one earlier run's state for every scope."""
+
+    def __init__(self, state: ScopeState) -> None:
+        super().__init__(LIMITS)
+        self.state = state
+
+    async def remembered(self, scope: ScopeId) -> ScopeState | None:
+        return self.state
+
+
+def test_a_scope_begins_with_what_an_earlier_run_knew_of_it():
+    """Brought up to today's catalogue; exactly the servers of these skills are started, and its lists are known."""
+    servers = Servers({"gh": Offer.of(tools=[{"name": "search"}])})
+    gate = Gate(CATALOGUE, servers, Remembering(ScopeState(active=("guide", "gone"), offloaded=frozenset({"first"}))))
+
+    state = done(gate.state(HERE))
+
+    assert state.active == ("guide", "always")
+    assert state.offloaded == {"first"}
+    assert state.lists == gate.lists(HERE, state.active)
+    assert servers.held == {HERE: {"gl"}}
+
+
+def test_what_is_remembered_counts_when_a_scope_begins_alone():
+    """Later changes are made to what it is by then."""
+    gate = Gate(CATALOGUE, Servers({}), Remembering(ScopeState(active=("all", "always"))))
+
+    done(gate.change(HERE, lambda state: offloaded(state, "all")))
+
+    assert done(gate.state(HERE)).active == ("always",)
+
+
 def test_a_change_that_changes_nothing_swaps_nothing():
     """The record stays the very object it was."""
     gate = Gate(CATALOGUE, Servers({}), MemoryStore(LIMITS))

@@ -21,6 +21,7 @@ from proxy.core.scope import (
     disconnected,
     handed_out,
     offloaded,
+    refitted,
     relists,
 )
 from tests.core.strategies import law
@@ -102,6 +103,32 @@ def test_a_scope_begins_with_the_active_and_the_pinned_skills():
     )
 
     assert begin(catalogue) == ScopeState(active=("pinned", "active"))
+
+
+def catalogue_of(present: list[str], pinned: set[str]) -> Catalogue:
+    return Catalogue((), Naming({}), tuple(Skill(skill, "", "", "", pinned=skill in pinned) for skill in present))
+
+
+@law
+@given(state=states(), present=st.lists(skills, unique=True), pinned=st.sets(skills))
+def test_a_state_is_refitted_to_what_there_is(state: ScopeState, present: list[str], pinned: set[str]):
+    """Skills that are gone are dropped, pinned ones come at the end in the order of the file, all else stays."""
+    fitted = refitted(state, catalogue_of(present, pinned))
+
+    kept = [skill for skill in state.active if skill in present]
+    assert list(fitted.active) == kept + [skill for skill in present if skill in pinned and skill not in kept]
+    assert fitted.offloaded == {skill for skill in state.offloaded if skill in present and skill not in pinned}
+    assert refitted(fitted, catalogue_of(present, pinned)) is fitted
+
+
+def test_a_state_that_fits_is_the_very_same_object():
+    """By which everybody sees that nothing changed; what is known of its clients stays in any case."""
+    state = replace(
+        connected(activated(offloaded(activated(ScopeState(), "a"), "a"), "b"), "c1"), handed_out={"x:1": "s"}
+    )
+
+    assert refitted(state, catalogue_of(["b", "a"], {"b"})) is state
+    assert refitted(state, catalogue_of(["a"], set())) == replace(state, active=())
 
 
 def test_scopes_differ_by_kind_name_and_principal():

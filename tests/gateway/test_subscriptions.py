@@ -56,7 +56,7 @@ async def test_a_subscription_that_was_refused_leaves_nothing_behind():
     )
     await gate.change(SCOPE, lambda state: activated(state, "all"))
     async with anyio.create_task_group() as tasks:
-        forwarding = Forwarding(gate, Rounds(Settings(), tasks), Settings())
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks))
         subscriptions = Subscriptions(forwarding, servers, Nobody(), tasks)
         with pytest.raises(Rejection, match="no"):
             await subscriptions.subscribe(caller(), {"uri": URI})

@@ -1,0 +1,346 @@
+"""What namespaces and users keep across a restart of the proxy, in a real file, and when it is written."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from proxy.core.errors import TooManyScopes
+from proxy.core.scope import ScopeId, ScopeState, activated, connected, handed_out, offloaded
+from proxy.core.settings import PerKind, every_kind
+from proxy.store import state_file
+from proxy.store.sqlite import SqliteStore
+from proxy.store.state_file import Kept
+from tests.conftest import PATIENCE
+from tests.store.conftest import Said
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+A, B = ScopeId("namespace", "a"), ScopeId("namespace", "b")
+ALICE, OF_ALICE = ScopeId("principal", "alice", "alice"), ScopeId("namespace", "a", "alice")
+LASTING = (A, B, ALICE, OF_ALICE)
+MANY = every_kind(1000)
+
+
+@asynccontextmanager
+async def running(path: Path, limits: PerKind[int] = MANY) -> AsyncGenerator[SqliteStore]:
+    """One run of a proxy."""
+    store = SqliteStore(limits, path)
+    async with store.running():
+        yield store
+
+
+async def change(store: SqliteStore, scope: ScopeId, *changes: Callable[[ScopeState], ScopeState]) -> ScopeState:
+    """Make changes to a scope, which begins with what is remembered, if it has not begun."""
+    state = await store.get(scope)
+    if state is None:
+        state = await store.remembered(scope) or ScopeState()
+        assert await store.swap(scope, None, state)
+    for each in changes:
+        old, state = state, each(state)
+        assert await store.swap(scope, old, state)
+    return state
+
+
+def on(skill: str) -> Callable[[ScopeState], ScopeState]:
+    return lambda state: activated(state, skill)
+
+
+def off(skill: str) -> Callable[[ScopeState], ScopeState]:
+    return lambda state: offloaded(state, skill)
+
+
+async def remembered(path: Path, scope: ScopeId, limits: PerKind[int] = MANY) -> ScopeState | None:
+    """What a new run knows of a scope."""
+    async with running(path, limits) as store:
+        return await store.remembered(scope)
+
+
+def rows(path: Path) -> dict[str, list[str]]:
+    """The active skills in the file, by the name of the scope."""
+    if not path.exists():
+        return {}
+    with closing(sqlite3.connect(path)) as file:
+        if not file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return {}
+        return {name: json.loads(active) for name, active in file.execute("SELECT name, active FROM scope")}
+
+
+async def until(test: Callable[[], bool]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while not test():  # noqa: ASYNC110 - a thread writes
+            await anyio.sleep(0.01)
+
+
+def events(said: Said) -> list[str]:
+    return [event["event"] for event in said]
+
+
+# --- what is remembered ----------------------------------------------------------------------------------------------
+
+
+async def test_namespaces_and_users_keep_their_skills(path: Path, said: Said) -> None:
+    """In the order of activation, with those that were offloaded; each its own."""
+    async with running(path) as store:
+        for scope in LASTING:
+            await change(store, scope, on("z"), on("a"), on(scope.kind), off("z"), on("ü €"))
+        await change(store, B, on("b"))
+    async with running(path) as store:
+        for scope in LASTING:
+            assert await store.get(scope) is None
+            active = ("a", scope.kind, "ü €", *(("b",) if scope == B else ()))
+            assert await store.remembered(scope) == ScopeState(active=active, offloaded=frozenset({"z"}))
+        assert await store.remembered(ScopeId("namespace", "c")) is None
+    assert not said
+
+
+async def test_sessions_and_the_process_end_with_the_proxy(path: Path) -> None:
+    """Nobody can come back to them."""
+    async with running(path) as store:
+        for scope in (ScopeId("session", "s"), ScopeId("session", "s", "alice"), ScopeId("process")):
+            await change(store, scope, on("x"))
+        await change(store, A, on("x"))
+    assert rows(path) == {"a": ["x"]}
+
+
+async def test_only_changes_of_skills_are_remembered(path: Path) -> None:
+    """Neither that a scope has begun nor what its clients do: they may be others in another run."""
+    async with running(path) as store:
+        await change(store, A, lambda state: connected(state, "c"), lambda state: handed_out(state, "s", ["x:1"]))
+        assert await store.swap(B, None, ScopeState(active=("by default",)))
+        await change(store, B, lambda state: connected(state, "c"))
+    assert rows(path) == {}
+
+
+async def test_a_scope_that_goes_on_is_remembered_by_its_newest_state(path: Path) -> None:
+    """Over several runs; one that has not come back meanwhile stays as it was."""
+    for skill in ("x", "y", "z"):
+        async with running(path) as store:
+            await change(store, A, on(skill))
+            if skill == "x":
+                await change(store, B, on(skill))
+    assert rows(path) == {"a": ["x", "y", "z"], "b": ["x"]}
+
+
+async def test_a_scope_that_has_ended_is_forgotten(path: Path) -> None:
+    """Also one that had not begun in this run, or that has begun and ended before it was written."""
+    async with running(path) as store:
+        for scope in (A, B):
+            await change(store, scope, on("x"))
+    async with running(path) as store:
+        await change(store, A)
+        for scope in (A, B):
+            await store.remove(scope)
+            assert await store.remembered(scope) is None
+        await change(store, ALICE, on("x"))
+        await store.remove(ALICE)
+    assert rows(path) == {}
+
+
+async def test_a_scope_that_ends_and_begins_again_is_remembered_as_it_is_then(path: Path) -> None:
+    """Whatever has been written of its first life."""
+    async with running(path) as store:
+        await change(store, A, on("x"))
+        await until(lambda: rows(path) == {"a": ["x"]})
+        await store.remove(A)
+        await change(store, A, on("y"))
+    assert rows(path) == {"a": ["y"]}
+
+
+async def test_of_too_many_the_newest_are_remembered(path: Path) -> None:
+    """So many as there may be of each kind; the others leave the file."""
+    names = [f"n{number}" for number in range(5)]
+    async with running(path) as store:
+        for name in names:
+            await change(store, ScopeId("namespace", name), on("x"))
+        await change(store, ALICE, on("x"))
+        await change(store, ScopeId("namespace", "n0"), on("y"))
+    limits = PerKind(session=1, namespace=2, principal=1)
+    assert await remembered(path, ScopeId("namespace", "n3"), limits) is None
+    assert rows(path) == {"n0": ["x", "y"], "n4": ["x"], "alice": ["x"]}
+
+
+# --- when it is written ----------------------------------------------------------------------------------------------
+
+
+async def test_a_change_is_written_while_the_proxy_runs(path: Path) -> None:
+    """A proxy that is killed has remembered what it was told before."""
+    async with running(path) as store:
+        await change(store, A, on("x"))
+        await until(lambda: rows(path) == {"a": ["x"]})
+        await change(store, A, on("y"))
+        await until(lambda: rows(path) == {"a": ["x", "y"]})
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of work that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waited")
+
+
+async def test_no_reading_and_no_change_waits_for_the_file(path: Path) -> None:
+    """Even while another program holds it: memory is the truth."""
+    async with running(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            state = at_once(change(store, A, on("x")))
+            assert at_once(store.get(A)) is state
+            assert at_once(store.remembered(B)) is None
+            assert at_once(store.scopes()) == (A,)
+    assert rows(path) == {"a": ["x"]}
+
+
+async def test_what_is_pending_is_written_when_the_proxy_is_cancelled(path: Path) -> None:
+    """As a signal does."""
+    with anyio.CancelScope() as scope:
+        async with running(path) as store:
+            await anyio.lowlevel.checkpoint()
+            await change(store, A, on("x"))
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert rows(path) == {"a": ["x"]}
+
+
+async def test_leaving_waits_a_bounded_time_for_the_file(
+    path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that does not answer keeps the proxy from nothing; that is said."""
+    released = threading.Event()
+    monkeypatch.setattr(state_file.StateFile, "write", lambda *_: released.wait(PATIENCE))
+    try:
+        with anyio.fail_after(PATIENCE / 2):
+            async with running(path) as store:
+                await change(store, A, on("x"))
+    finally:
+        released.set()
+    assert events(said) == ["state.not_written"]
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many scopes each attempt to write has had."""
+    done: list[int] = []
+    write = state_file.StateFile.write
+
+    def noted(self: state_file.StateFile, changes: Mapping[ScopeId, Kept | None]) -> None:
+        try:
+            write(self, changes)
+        finally:
+            done.append(len(changes))
+
+    monkeypatch.setattr(state_file, "WRITE_WAIT", 0.0)
+    monkeypatch.setattr(state_file.StateFile, "write", noted)
+    return done
+
+
+async def test_a_file_in_use_is_written_to_later(path: Path, said: Said, attempts: list[int]) -> None:
+    """With the next change. Failures in a row are said once, and nothing is lost."""
+    async with running(path) as store:
+        for number in (1, 2):
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                for failed, scope in enumerate((A, B), 1):
+                    attempts.clear()
+                    await change(store, scope, on(f"during {number}"))
+                    await until(lambda failed=failed: attempts == [failed])
+            await change(store, A, on(f"after {number}"))
+            await until(lambda: attempts[1:] == [2])
+        assert rows(path) == {"a": ["during 1", "after 1", "during 2", "after 2"], "b": ["during 1", "during 2"]}
+    warning = {"event": "state.not_written", "level": "warning", "file": str(path), "reason": "database is locked"}
+    assert said == [warning, warning]
+
+
+async def test_scopes_that_end_leave_nothing_behind_while_the_file_cannot_be_written(
+    path: Path, attempts: list[int]
+) -> None:
+    """However many come and go."""
+    async with running(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            await change(store, B, on("x"))
+            await until(lambda: attempts == [1])
+            for number in range(20):
+                attempts.clear()
+                scope = ScopeId("namespace", str(number))
+                await change(store, scope, on("x"))
+                await until(lambda: attempts == [2])
+                await anyio.lowlevel.checkpoint()
+                await store.remove(scope)
+            assert store._pending.keys() == {B}
+            assert not store._rows
+    assert rows(path) == {"b": ["x"]}
+
+
+async def test_several_proxies_use_one_file(path: Path) -> None:
+    """Each client on stdio starts its own; what they write at a time is all there."""
+
+    async def one(number: int) -> None:
+        async with running(path) as store:
+            for skill in ("x", "y", "z"):
+                await change(store, ScopeId("namespace", str(number)), on(skill))
+                await until(lambda skill=skill: rows(path).get(str(number), [""])[-1] == skill)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(one, number)
+    assert rows(path) == {str(number): ["x", "y", "z"] for number in range(4)}
+
+
+# --- without a file --------------------------------------------------------------------------------------------------
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def below_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_text("a file")
+
+
+@pytest.mark.parametrize("bad", [a_folder, below_a_file])
+async def test_where_no_file_can_be_the_proxy_goes_on_in_memory(
+    tmp_path: Path, said: Said, bad: Callable[[Path], None]
+) -> None:
+    """With one clear warning, and the same bounds."""
+    path = tmp_path / "folder" / "state.db"
+    path.parent.mkdir()
+    bad(path)
+    async with running(path, every_kind(1)) as store:
+        state = await change(store, A, on("x"))
+        assert await store.get(A) is state
+        with pytest.raises(TooManyScopes):
+            await change(store, B)
+        await store.remove(A)
+        await change(store, B, on("x"))
+        assert not store._pending
+    (warning,) = said
+    assert warning.pop("reason")
+    assert warning == {"event": "state.in_memory", "level": "warning", "file": str(path)}
+
+
+async def test_a_file_that_another_program_holds_is_left_as_it_is(
+    path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not damaged: this run goes on in memory, the next one knows it again."""
+    monkeypatch.setattr(state_file, "LOAD_WAIT", 0.01)
+    async with running(path) as store:
+        await change(store, A, on("x"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        async with running(path) as store:
+            await change(store, A, on("y"))
+    assert [(event["event"], event["reason"]) for event in said] == [("state.in_memory", "database is locked")]
+    assert await remembered(path, A) == ScopeState(active=("x",))
