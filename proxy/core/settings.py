@@ -28,7 +28,7 @@ class PerKind(Generic[T]):
                 return self.namespace
             case "principal":
                 return self.principal
-            case "process":
+            case _:
                 return None
 
 

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.core.scope import ScopeId
-from proxy.face import streams
+from proxy.face import sessions, streams
 from proxy.face.identity import Identity
 from proxy.face.keepalive import COMMENT, KeepAlive
 from proxy.face.sessions import Sessions
@@ -91,6 +91,23 @@ async def opened() -> Told:
     told = Told()
     await told.sessions(request("POST"), silence, nothing)
     return told
+
+
+async def test_sessions_in_namespaces_and_others_leave_each_other_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a bound, beyond which a new one is refused before it is opened, with the setting where there is one."""
+    monkeypatch.setattr(sessions, "IN_NAMESPACES", 2)
+    told = await opened()
+    answers: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        answers.append(message)
+
+    in_a_namespace = {**request("POST"), "path": "/mcp/a", "path_params": {"namespace": "a"}}
+    for asked in (in_a_namespace, request("POST"), in_a_namespace, in_a_namespace):
+        await told.sessions(asked, silence, keep)
+    assert [message["status"] for message in answers if "status" in message] == [200, 503, 200, 503]
+    texts = [message["body"].decode() for message in answers if message.get("body")]
+    assert ["proxy.max_scopes.session" in text for text in texts] == [True, False]
 
 
 async def test_a_stream_is_told_of_when_it_has_begun_and_when_it_has_ended() -> None:

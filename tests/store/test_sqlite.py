@@ -120,6 +120,16 @@ async def test_only_changes_of_skills_are_remembered(path: Path) -> None:
     assert rows(path) == {}
 
 
+async def test_of_two_changes_to_one_state_the_first_counts(path: Path) -> None:
+    """Also in the file: what was refused is not remembered."""
+    async with running(path) as store:
+        state = await change(store, A)
+        assert await store.swap(A, state, activated(state, "first"))
+        assert not await store.swap(A, state, activated(state, "second"))
+        assert not await store.swap(A, None, ScopeState())
+    assert rows(path) == {"a": ["first"]}
+
+
 async def test_a_scope_that_goes_on_is_remembered_by_its_newest_state(path: Path) -> None:
     """Over several runs; one that has not come back meanwhile stays as it was."""
     for skill in ("x", "y", "z"):
