@@ -75,6 +75,14 @@ def test_servers_of_skills_come_in_the_order_of_the_file():
     assert CATALOGUE.servers_of([]) == ()
 
 
+def test_pinned_are_the_skills_that_are_always_active():
+    """Not those that only begin active."""
+    skills = (Skill("begins", "", "", "", active=True), Skill("stays", "", "", "", pinned=True), *SKILLS)
+
+    assert Catalogue((), Naming({}), skills).pinned == {"stays"}
+    assert CATALOGUE.pinned == frozenset()
+
+
 def test_denied_tools_are_denied_at_their_server_alone():
     """Literal names and patterns."""
     assert [CATALOGUE.denies("a", tool) for tool in ("rm", "rmdir", "drop", "ls")] == [True, True, True, False]

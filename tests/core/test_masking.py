@@ -95,6 +95,28 @@ def test_a_secret_in_no_known_encoding_is_hidden_too():
     assert Masker([secret]).mask(f"-{secret}-") == f"-{MASK}-"
 
 
+def test_what_is_learnt_later_is_hidden_besides():
+    """Also after something was masked already; what was known before stays a secret."""
+    masker = Masker(["first-secret"])
+    assert masker.mask("first-secret second-secret") == f"{MASK} second-secret"
+
+    masker.learn(["second-secret"])
+
+    assert masker.mask("first-secret second-secret") == f"{MASK} {MASK}"
+    masker.learn([])
+    assert masker.mask("first-secret second-secret") == f"{MASK} {MASK}"
+
+
+def test_one_that_knew_nothing_can_learn():
+    """It need not know any secret at first."""
+    masker = Masker()
+    assert masker.mask("a-secret") == "a-secret"
+
+    masker.learn(["a-secret"])
+
+    assert masker.mask("a-secret") == MASK
+
+
 @pytest.mark.parametrize("name", ["TOKEN", "api_key", "--client-secret", "PASSWD", "dbPassword", "X-Api-Key"])
 def test_a_name_may_tell_a_secret(name: str):
     """In any case, anywhere in the name."""
