@@ -18,6 +18,8 @@ from proxy.wire.codec import dumps, loads
 log = structlog.stdlib.get_logger("proxy.store")
 
 FORMAT: Final = 1
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of a file that is still read: no server offers as much, and a client waits meanwhile."""
 KEPT_FOR: Final = 90 * 24 * 3600.0
 """Seconds after which a file that was not written again is removed: each run of a server writes its own anew."""
 
@@ -37,8 +39,9 @@ class OfferFiles:
 
     def read(self, server: Server) -> Offer | None:
         """What `server` offered, if it was configured as it is now and that can be read."""
+        file = self._file(server)
         try:
-            kept = loads(self._file(server).read_bytes())
+            kept = loads(file.read_bytes()) if file.stat().st_size <= LARGEST else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
