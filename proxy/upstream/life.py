@@ -244,7 +244,8 @@ class Life:
                 log.warning("server.list_failed", server=self.server.key, method="tools/list", reason=str(error))
                 offer = await connection.offer(offer, kinds - {"tools"})
             await checkpoint_if_cancelled()
-            self._on_offer(offer)
+            if self.connection is connection:  # else another has taken its place, and it only ends its calls
+                self._on_offer(offer)
 
     def _up(self, connection: Connection, offer: Offer) -> None:
         self.connection = self._attempt.connection = connection
