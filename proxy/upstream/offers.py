@@ -64,9 +64,13 @@ class Offers:
         if offer is not before:
             self._renew()
 
-    def adopt(self, servers: Collection[str], kept: Mapping[str, Offer]) -> None:
-        """From now on there are these servers; those that are new offer what they offered when the proxy ran last."""
-        self._heard &= set(servers)
+    def adopt(self, servers: Collection[str], anew: Collection[str], kept: Mapping[str, Offer]) -> None:
+        """From now on there are these servers; those that are new offer what they offered when the proxy ran last.
+
+        `anew`: those that are not as they were; what they offer next is what they offer first.
+        """
+        self._heard.intersection_update(servers)
+        self._heard.difference_update(anew)
         self._first = {**kept, **{key: offer for key, offer in self._first.items() if key in servers}}
         self._offers = {place: offer for place, offer in self._offers.items() if place[0] in servers}
         self._renew()

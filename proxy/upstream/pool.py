@@ -75,14 +75,15 @@ class Pool:
         Those that are as they were go on undisturbed.
         """
         before, self._servers, self._unstartable = self._servers, servers, unstartable
+        anew = {key: server for key, server in servers.items() if before.get(key) != server}
         for place, life in list(self._lives.items()):
             key = place[0]
-            if servers.get(key) != before[key]:
+            if key in anew or key not in servers:
                 del self._lives[place]
                 self._start_soon(life.retire, REPLACE_WITHIN)
                 if key in servers and self._place(*place) == place:
                     self._life(place).ended = life.ended
-        self._offers.adopt(servers.keys(), self._read_kept(servers))
+        self._offers.adopt(servers.keys(), anew.keys(), self._read_kept(anew))
         for scope, held in list(self._held.items()):
             self.hold(scope, [place[0] for place in held])
 
