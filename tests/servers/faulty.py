@@ -235,7 +235,7 @@ class Server:
             self.note("cancelled", name=name)
             return None
         if name == "wait":
-            self.until(arguments["until"])
+            self.wait(arguments, notify)
         if name == "progress":
             token = params["_meta"]["progressToken"]
             for step in range(arguments["steps"]):
@@ -250,6 +250,13 @@ class Server:
         told: dict[str, object] = {"env": dict(os.environ), "cwd": str(Path.cwd())}
         text = "caf\udce9" if name == "latin" else json.dumps(told.get(name, arguments))
         return {"result": {"content": [{"type": "text", "text": text}], "resultType": "complete"}}
+
+    def wait(self, arguments: Mapping[str, Any], notify: Callable[[Message], None]) -> None:
+        """Wait for the file `until`; where there is one to wait for `then`, say between that the tools have changed."""
+        self.until(arguments["until"])
+        if "then" in arguments:
+            notify({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            self.until(arguments["then"])
 
     def until(self, path: str) -> None:
         """Wait for a file, where there is one to wait for."""
