@@ -105,6 +105,7 @@ class Sink(asyncio.BaseProtocol):
         self._size = 0
         self._waiting = 0
         self._taken = asyncio.Event()
+        self._closing = False
         self.lost = False
         self.full = False
 
@@ -195,6 +196,7 @@ class Sink(asyncio.BaseProtocol):
 
     def close(self) -> None:
         """Write no more; the descriptor is closed once all is taken, a turn of the loop later at the earliest."""
+        self._closing = True
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -204,10 +206,10 @@ class Sink(asyncio.BaseProtocol):
 
     def abort(self) -> None:
         """As `close`, but what is not taken yet is dropped."""
-        if self._transport is not None and not self.lost:
-            self._transport.abort()
-        else:
+        if self._transport is None or self.lost:
             self.close()
+        elif not self._closing or self._transport.get_write_buffer_size():  # else it closes by now: once is enough
+            self._transport.abort()
 
 
 class _ThreadReader(asyncio.ReadTransport):

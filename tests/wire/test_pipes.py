@@ -1,5 +1,6 @@
 """The ends of descriptors, also of those that need a thread: both kinds behave alike."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +80,31 @@ async def test_everything_is_read_and_then_the_end(pipe: list[int], polled: bool
     await until(lambda: ended == [True])
     assert b"".join(chunks) == b"onetwothree"
     await closed(source)
+
+
+@both
+@pytest.mark.parametrize("waiting", [b"", LARGE], ids=["nothing", "much"])
+async def test_what_is_closed_and_given_up_at_once_is_closed_once(pipe: list[int], polled: bool, waiting: bytes):
+    """Whether something waits to be taken or not; nothing goes wrong in the loop later."""
+    troubles: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, trouble: troubles.append(trouble))
+    fd = taken(pipe, 1)
+    sink = Sink(fd, polled=polled)
+    await sink.start(nothing, nothing)
+    sink.write(waiting)
+    sink.close()
+    sink.abort()
+    os.close(taken(pipe, 0))
+    await until(lambda: not is_open(fd))
+    assert troubles == []
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 @both
