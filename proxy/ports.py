@@ -111,7 +111,7 @@ class Link(Protocol):
         """Send one request, which `caller` has caused, and return its result as it came.
 
         Raises:
-            Rejection: the server answered with a JSON-RPC error.
+            Rejection: the server answered with a JSON-RPC error; or, as Unanswered, with something that is no response.
             NotDelivered: the connection turned out to be dead; the server did not run it.
             ServerLost: the connection broke; it may have run.
             ServerSilent: the server's `timeout` passed without result or progress; a cancel was sent.

@@ -81,6 +81,18 @@ class Rejection(ProxyError):
         return self.message
 
 
+@dataclass(eq=False, kw_only=True)
+class Unanswered(Rejection):
+    """What a server answered holds no response: an HTTP error, a redirect, something that is no JSON-RPC.
+
+    `ran`: whether the request may have run.
+    """
+
+    server: str
+    reason: str
+    ran: bool
+
+
 _SERVED: Final[Mapping[ScopeKind, str]] = {"session": "sessions", "namespace": "namespaces", "principal": "users"}
 
 

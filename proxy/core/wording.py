@@ -123,6 +123,12 @@ def call_lost(name: str, server: str, reason: str) -> str:
     )
 
 
+def call_unanswered(name: str, server: str, reason: str, *, ran: bool) -> str:
+    """The answer to a call whose answer held no response; `ran`: whether it may have run."""
+    effect = "It is unknown whether the call took effect: check before you call it again." if ran else "It did not run."
+    return f"Server {server} gave no response to {name} ({without_our_tags(reason)}). {effect}"
+
+
 def call_timed_out(name: str, server: str, limit: float) -> str:
     """The answer to a call that its server left without result or progress for too long."""
     return (

@@ -8,7 +8,15 @@ import structlog
 
 from proxy.core import wording
 from proxy.core.decision import Absence, Route, View, missing
-from proxy.core.errors import NotDelivered, Rejection, ServerLost, ServerSilent, ServerUnavailable, Unknown
+from proxy.core.errors import (
+    NotDelivered,
+    Rejection,
+    ServerLost,
+    ServerSilent,
+    ServerUnavailable,
+    Unanswered,
+    Unknown,
+)
 from proxy.core.inventory import is_json, items
 from proxy.core.scope import ScopeId, called, handed_out
 from proxy.gateway.gate import Gate
@@ -59,12 +67,8 @@ class Forwarding:
             result = await self._send(caller, found.server, "tools/call", original, same, repeat=_may_repeat(found))
         except Withdrawn:
             return await self.call_tool(caller, params, direct=direct)
-        except ServerUnavailable as error:
-            return wording.refusal(wording.not_available(name, error.server, error.reason))
-        except ServerLost as error:
-            return wording.refusal(wording.call_lost(name, error.server, error.reason))
-        except ServerSilent as error:
-            return wording.refusal(wording.call_timed_out(name, error.server, error.limit))
+        except (ServerUnavailable, ServerLost, ServerSilent, Unanswered) as error:
+            return wording.refusal(_without_result(name, error))
         if uris := tuple(_uris(result)):
             await self._gate.change(caller.scope, lambda state: handed_out(state, found.server, uris))
         return result
@@ -230,6 +234,19 @@ class Forwarding:
                     raise
                 lost = error
         raise AssertionError
+
+
+def _without_result(name: str, error: ServerUnavailable | ServerLost | ServerSilent | Unanswered) -> str:
+    """Why the call of a tool has no result."""
+    match error:
+        case ServerUnavailable():
+            return wording.not_available(name, error.server, error.reason)
+        case ServerLost():
+            return wording.call_lost(name, error.server, error.reason)
+        case ServerSilent():
+            return wording.call_timed_out(name, error.server, error.limit)
+        case Unanswered():
+            return wording.call_unanswered(name, error.server, error.reason, ran=error.ran)
 
 
 def _may_repeat(route: Route) -> bool:

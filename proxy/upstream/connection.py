@@ -15,13 +15,13 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from proxy.core.capabilities import LEVELS, least_severe, relayed
-from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent
+from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
 from proxy.core.inventory import Json, Offer, is_json, items
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import delivery
-from proxy.upstream.greeting import Greeting, closed, cut_off, ends, greet, unreadable
+from proxy.upstream.greeting import Greeting, closed, cut_off, ends, greet, no_response
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
@@ -34,6 +34,8 @@ PAGE_LIMIT: Final = 1000
 LEVEL_WAIT: Final = 2.0
 """Seconds that a request waits for the server to take the log level that it wants."""
 _AT_ONCE: Final = nullcontext()
+_NOT_RUN: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.INTERNAL_SERVER_ERROR)
+"""HTTP statuses that say that a request has not run."""
 LISTS: Final[tuple[ListKind, ...]] = ("tools", "resources", "prompts")
 
 
@@ -156,6 +158,8 @@ class Connection:
     async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
         """Send one request, which `caller` has caused, and return its result as it came; see `Link`."""
         key, limit = self._server.key, self._server.timeout
+        if self._way.deaf:
+            self.over.set()
         if self.over.is_set():
             raise NotDelivered(key, "the connection is closed")
         call = self._relay.begin(caller, progress_token(params))
@@ -210,11 +214,13 @@ class Connection:
             return ServerLost(key, await self._way.how_it_ended())
         if cut_off(error):
             return ServerLost(key, "the answer broke off")
-        if unreadable(error):
-            return Rejection(INTERNAL_ERROR, f"What server {key} answered is no valid JSON-RPC response")
         if self._stamp.handshake and _session_unknown(error, call.status):
             self.over.set()
             return NotDelivered(key, "it no longer knows this session")
+        if (why := no_response(error, call.status)) is not None:
+            code = METHOD_NOT_FOUND if error.code == METHOD_NOT_FOUND else INTERNAL_ERROR
+            ran = call.status not in _NOT_RUN
+            return Unanswered(code, f"Server {key} gave no response: {why}", server=key, reason=why, ran=ran)
         return Rejection(error.code, error.message, error.data)
 
     def _sound(self, tools: tuple[Json, ...]) -> tuple[Json, ...]:

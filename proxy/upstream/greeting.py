@@ -1,21 +1,25 @@
 """Agreeing with a server on a protocol revision, and telling the SDK's own errors from the server's."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 import anyio
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.server import EraChoice
 from proxy.upstream.stamp import CLIENT_INFO, envelope
+from proxy.wire.dispatcher import NO_ANSWER
 
 PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
+_STANDING_IN: Final = frozenset({"Server returned an error response", "Session terminated", "Not Found"})
+"""What the SDK says for an HTTP error without a response of JSON-RPC."""
 _NEGOTIATION: Final[CallOptions] = {"cancel_on_abandon": False}
 """The specification forbids cancelling the requests that negotiate."""
 
@@ -106,9 +110,27 @@ def cut_off(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and error.message.startswith(("SSE stream ended", "SSE stream failed"))
 
 
-def unreadable(error: MCPError) -> bool:
-    """Whether the SDK says that an answer over HTTP could not be read; its text speaks of its own models."""
-    return error.code == PARSE_ERROR and error.message.startswith("Failed to parse JSON response")
+def no_response(error: MCPError, status: int | None) -> str | None:
+    """Why the SDK says, in words for its own user, that an answer holds no response; None for the server's own error.
+
+    `status`: the HTTP status of the answer, if any.
+    """
+    text = error.message
+    if text.startswith(("Failed to parse JSON response", "Failed to parse SSE message")) or text == NO_ANSWER.message:
+        return "its answer is no valid JSON-RPC response"
+    if text.startswith("Unexpected content type"):
+        return "its answer is neither JSON nor an event stream"
+    if text.startswith("Redirect to "):  # which may repeat a secret of our own URL
+        return f"{answered(status)}, which leads elsewhere and is not followed"
+    if text in _STANDING_IN and status is not None and status >= HTTPStatus.BAD_REQUEST:
+        return answered(status)
+    return None
+
+
+def answered(status: int | None) -> str:
+    """That a server answered with this HTTP status alone."""
+    phrase = HTTPStatus(status).phrase if status in frozenset(HTTPStatus) else ""
+    return f"it answered HTTP {status} {phrase}".rstrip()
 
 
 async def ends(over: anyio.Event) -> bool:

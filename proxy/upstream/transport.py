@@ -22,6 +22,7 @@ from mcp_types import CONNECTION_CLOSED
 
 from proxy.core.server import Server, StdioServer
 from proxy.upstream.delivery import HttpClient
+from proxy.upstream.greeting import answered
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
 
@@ -70,14 +71,18 @@ class Transport:
     child: Child | None = None
     http: HttpClient | None = None
 
+    @property
+    def deaf(self) -> bool:
+        """Whether nothing that is sent reaches the server any more, which may still answer what it has in work."""
+        return self.child is not None and self.child.dispatcher.deaf
+
     async def why(self, error: MCPError) -> str:
         """Why the greeting failed with `error`, in one line."""
         if self.child is not None and error.code == CONNECTION_CLOSED:
             return await self.child.last_words()
         status = self.http.status if self.http is not None else None
         if status is not None and status >= HTTPStatus.BAD_REQUEST:
-            phrase = HTTPStatus(status).phrase if status in frozenset(HTTPStatus) else ""
-            return f"it answered HTTP {status} {phrase}".rstrip()
+            return answered(status)
         return f"it refused the connection: {error.message}"
 
     async def how_it_ended(self) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -50,6 +51,8 @@ _ANSWER: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})|"id"\s*:\s*(\d{1,18}))\s*,'
 )
 """The beginning of a response, also of one that cannot be read: who waits for it is told."""
+_NEXT: Final = re.compile(rb'\{\s*"jsonrpc"\s*:')
+"""The beginning of a message, behind one that broke off before its end of line."""
 ENDLESS: Final = frozenset({"subscriptions/listen"})
 """Requests that are answered when they end: at the end of the input no answer is due."""
 
@@ -190,6 +193,11 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self._on_request: OnRequest
         self._on_notify: OnNotify
         self._on_notify_intercept: OnNotifyIntercept | None = None
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the peer reads no more; it may still write."""
+        return self._sink.lost
 
     async def run(
         self,
@@ -333,8 +341,11 @@ class LineDispatcher(Dispatcher[TransportContext]):
                 self._on_noise(line, str(problem))
             if (answered := _ANSWER.match(line)) is not None:
                 pending = self._pending.get(int(answered[1] or answered[2]))
-                if pending is not None:
+                if pending is not None and not self._ended.is_set():  # else how it ended says more
                     pending.settle(NO_ANSWER)
+                if (behind := _NEXT.search(line, answered.end())) is not None:
+                    with suppress(ValueError):
+                        self._take_message(loads(line[behind.start() :]))
 
     def _take_message(self, said: object) -> None:
         if not isinstance(said, dict):
@@ -450,8 +461,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
             self._settled.set()
 
     def _input_ended(self) -> None:
-        self._feed(b"\n")  # the end of the input ends the last line
         self._ended.set()
+        self._feed(b"\n")  # the end of the input ends the last line
         if not self._grace:
             self._close()
 

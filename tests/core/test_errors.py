@@ -10,6 +10,7 @@ from proxy.core.errors import (
     ServerSilent,
     ServerUnavailable,
     TooManyScopes,
+    Unanswered,
     Unknown,
 )
 from proxy.core.server import HttpServer, StdioServer
@@ -25,6 +26,7 @@ from proxy.core.settings import Settings
         (ServerSilent("gh", 300.0), "server gh sent neither a result nor progress for 300 s"),
         (ServerSilent("gh", 0.5), "server gh sent neither a result nor progress for 0.5 s"),
         (Rejection(-32000, "their words", {"a": 1}), "their words"),
+        (Unanswered(-32603, "ours", server="gh", reason="it answered HTTP 503", ran=True), "ours"),
         (Unknown("Unknown tool: x"), "Unknown tool: x"),
     ],
 )

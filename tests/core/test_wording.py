@@ -338,6 +338,9 @@ def test_failures_of_servers_name_tool_server_and_reason():
     )
     lost = wording.call_lost("t", "gh", "exit code 1")
     assert all(part in lost for part in ("Server gh", " t ", "(exit code 1)", "unknown whether the call took effect"))
+    ran = wording.call_unanswered("t", "gh", "it answered HTTP 503", ran=True)
+    assert all(part in ran for part in ("Server gh", " t ", "(it answered HTTP 503)", "unknown whether the call took"))
+    assert "It did not run." in wording.call_unanswered("t", "gh", "it answered HTTP 429", ran=False)
     late = wording.call_timed_out("t", "gh", 0.5)
     assert all(part in late for part in ("Server gh", "for t within 0.5 s", "cancelled", "`timeout`"))
 

@@ -537,6 +537,25 @@ async def test_what_is_no_message_is_told_and_skipped():
         assert all(problem for _, problem in peer.noise)
 
 
+async def test_an_answer_behind_one_that_broke_off_is_taken():
+    """Who waits for the one has an error, who waits for the other its result; what is neither stays noise."""
+    broken, whole = Asked(), Asked()
+    async with running() as peer, anyio.create_task_group() as tasks:
+        tasks.start_soon(broken, peer)
+        await peer.hear()
+        tasks.start_soon(whole, peer)
+        await peer.hear()
+        await peer.say(b'{"jsonrpc": "2.0", "id": 1, "result": {"te', {"id": 2, "result": {"it": "is whole"}})
+        await broken.done.wait()
+        await whole.done.wait()
+        await peer.say(b'{"jsonrpc": "2.0", "id": 1, "result": {"inside": {"jsonrpc": "2.0", "id": 2}\n')
+        assert await peer.quiet()
+        assert len(peer.noise) == 2
+    assert broken.error is not None
+    assert "no valid JSON-RPC response" in broken.error.message
+    assert whole.result == {"it": "is whole"}
+
+
 async def test_odd_messages_are_messages():
     """A byte that is no UTF-8, a byte order mark, an end of line as on Windows, the end of the input for one."""
     async with running(grace=DEADLINE) as peer:
@@ -580,6 +599,19 @@ async def test_at_the_end_who_waits_is_told(way: Way):
         await peer.dispatcher.notify("late", None)
 
 
+async def test_an_answer_that_breaks_off_with_the_input_is_none():
+    """Who waits for it hears of the end."""
+    asked = Asked()
+    async with running() as peer, anyio.create_task_group() as tasks:
+        tasks.start_soon(asked, peer)
+        await peer.hear()
+        await peer.say(b'{"jsonrpc": "2.0", "id": 1, "result": {"te')
+        peer.leave()
+        await asked.done.wait()
+    assert asked.error is not None
+    assert asked.error.message == "Connection closed"
+
+
 async def test_where_reading_counts_a_peer_that_reads_no_more_may_still_answer():
     """Its answer arrives; only writing to it ends the connection."""
     asked = Asked()
@@ -588,6 +620,7 @@ async def test_where_reading_counts_a_peer_that_reads_no_more_may_still_answer()
         await peer.hear()
         peer.close()
         await until(lambda: peer.sink.lost)
+        assert peer.dispatcher.deaf
         await peer.say({"id": 1, "result": {"still": "there"}})
         await asked.done.wait()
         assert not peer.dispatcher.over.is_set()
