@@ -39,7 +39,7 @@ from tests.conftest import (
     write_config,
 )
 from tests.face.held import Held, held
-from tests.face.relay import relay
+from tests.servers.relay import relay
 
 pytestmark = pytest.mark.anyio
 

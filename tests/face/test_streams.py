@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import MODERN, HttpProxy, Launch, Raw, Record, http_proxy, write_config
 from tests.face.held import Held, held
-from tests.face.relay import relay
+from tests.servers.relay import relay
 
 pytestmark = pytest.mark.anyio
 
