@@ -10,14 +10,13 @@ import anyio
 import pytest
 
 from tests.conftest import ERAS, connected
-from tests.faults.front import FaultBench, Step
+from tests.faults.front import MOST, FaultBench, Step
 from tests.program.process import Program, serving
 from tests.servers.relay import relay
 from tests.upstream.bench import alive
 
 pytestmark = pytest.mark.anyio
 
-MOST = "max_parallel"
 BOUND = 15.0
 """Seconds for the end of the program and all processes: 5 by rule 29, the rest for a machine that is busy."""
 STUBBORN = ("eof", "term")

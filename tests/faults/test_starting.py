@@ -80,8 +80,10 @@ async def test_what_a_server_offers_otherwise_after_a_crash_is_what_clients_see(
         assert not (await proxy.one.call("a__new")).get("isError")
 
 
-async def test_a_list_that_fails_after_a_notice_leaves_what_was_known(bench: FaultBench):
-    """The failure is a warning; the next notice brings the list up to date."""
+@pytest.mark.parametrize("quiet", [False, True], ids=["declared", "not declared"])
+async def test_a_list_that_fails_after_a_notice_leaves_what_was_known(bench: FaultBench, quiet: bool):
+    """The failure is a warning; the next notice, of two hundred, brings the list up to date."""
+    bench.mood("a", quiet=quiet)
     bench.unruly("a", {"timeout": LONG, "era": "handshake"})
     async with front(bench) as proxy:
         before = await proxy.one.tools()

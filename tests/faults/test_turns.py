@@ -9,12 +9,10 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from tests.conftest import Json, Peer, text_of
-from tests.faults.front import LONG, SHORT, FaultBench, Front, complaint, front
+from tests.faults.front import LONG, MOST, SHORT, FaultBench, Front, complaint, front
 
 pytestmark = pytest.mark.anyio
 
-MOST = "max_parallel"
-"""The setting of a server for how many calls may be in work at it."""
 ANSWER = ("answer",)
 
 

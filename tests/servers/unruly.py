@@ -162,7 +162,7 @@ class Unruly(Server):
     # --- commands
 
     def act(self, id_: object, params: Mapping[str, Any], wire: Wire) -> None:
-        """Do what the arguments say, step by step: each is a verb and what it needs; see `steps`."""
+        """Do what the arguments say, step by step: each is a verb and what it needs; see `STEPS`."""
         arguments: Mapping[str, Any] = params.get("arguments") or {}
         self.note("ran", name=params["name"], arguments={**arguments, "steps": len(arguments["steps"])})
         with contextlib.suppress(OSError):  # the client has left
