@@ -24,7 +24,7 @@ SHORT = 1.0
 LONG = 3 * PATIENCE
 """Seconds of `timeout` where the fault has to be noticed by itself: a call that waits for it has failed the test."""
 
-MOST = "max_parallel"
+MOST = "max_concurrency"
 """The setting of a server for how many calls may be in work at it."""
 
 Step: TypeAlias = tuple[Any, ...]
