@@ -92,6 +92,13 @@ class Front:
         for peer in (self.one, self.two):
             await works(peer, "a")
 
+    async def comes_back(self) -> None:
+        """The unruly server, which could not be had for a while, can be called again, now or a moment later."""
+        with anyio.fail_after(LONG):
+            while (answer := await self.one.call("a__echo")).get("isError"):
+                complaint(answer)
+        await self.goes_on()
+
     def runs(self, tool: str = "act") -> int:
         """How often the unruly server has run a tool."""
         return len(self.bench.events("a", "ran", name=tool))

@@ -89,7 +89,7 @@ async def test_a_way_that_cannot_be_had_for_a_while_is_told(bench: FaultBench, e
             complaint(await proxy.beside(ANSWER))
         way.newcomers = "passed on"
         way.cut()
-        await comes_back(proxy)
+        await proxy.comes_back()
     assert proxy.runs() == 0
 
 
@@ -103,16 +103,8 @@ async def test_a_server_that_refuses_connections_for_a_while_is_told(bench: Faul
                 complaint(await proxy.beside(ANSWER))
             for peer in (proxy.one, proxy.two):
                 assert "a__echo" in await peer.tools()
-        await comes_back(proxy)
+        await proxy.comes_back()
     assert proxy.runs() == 0
-
-
-async def comes_back(proxy: Front) -> None:
-    """The server can be called again, now or a moment later."""
-    with anyio.fail_after(LONG):
-        while (answer := await proxy.one.call("a__echo")).get("isError"):
-            complaint(answer)
-    await proxy.goes_on()
 
 
 @pytest.mark.parametrize("era", ERAS)

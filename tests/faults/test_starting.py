@@ -40,9 +40,7 @@ async def test_a_server_that_is_lost_and_crashes_at_its_next_starts_is_there_in_
                 answer = await proxy.one.call("a__echo")
                 assert not answer.get("isError") or complaint(answer)
                 await proxy.others_work()
-            while (answer := await proxy.one.call("a__echo")).get("isError"):
-                complaint(answer)
-        await proxy.goes_on()
+        await proxy.comes_back()
 
 
 async def test_a_slow_start_holds_up_who_waits_for_it_alone(bench: FaultBench):
