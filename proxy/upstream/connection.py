@@ -20,7 +20,7 @@ from proxy.core.inventory import Json, Offer, is_json, items
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
-from proxy.upstream.delivery import delivery
+from proxy.upstream.delivery import UNCLEAR, delivery
 from proxy.upstream.greeting import Greeting, closed, cut_off, ends, greet, no_response
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
@@ -214,7 +214,7 @@ class Connection:
             return ServerLost(key, await self._way.how_it_ended())
         if cut_off(error):
             return ServerLost(key, "the answer broke off")
-        if self._stamp.handshake and _session_unknown(error, call.status):
+        if self._stamp.handshake and _session_unknown(error, call):
             self.over.set()
             return NotDelivered(key, "it no longer knows this session")
         if (why := no_response(error, call.status)) is not None:
@@ -341,8 +341,8 @@ async def connect(
         raise CannotStart(reason(error, server)) from None
 
 
-def _session_unknown(error: MCPError, status: int | None) -> bool:
+def _session_unknown(error: MCPError, call: Call) -> bool:
     """Whether the server has forgotten the session: 404 by the specification, with some 400 or 401 and a text."""
-    if status == HTTPStatus.NOT_FOUND:
+    if call.status == HTTPStatus.NOT_FOUND:
         return True
-    return status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED) and "session" in error.message.lower()
+    return call.status in UNCLEAR and "session" in f"{error.message} {call.why}".lower()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import httpx2
@@ -23,12 +24,22 @@ KEEP_ALIVE: Final = [
 ]
 
 
+UNCLEAR: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED)
+"""With which some servers refuse a session that they do not know; the specification has 404 for that."""
+SHORT: Final = 64 * 1024
+"""Bytes of an answer that is read for what it says."""
+
+
 @dataclass(eq=False)
 class Delivery:
-    """What became of one request's POST: the status of its answer, or that it never left."""
+    """What became of one request's POST: the status of its answer, or that it never left.
+
+    `why`: what the answer says, where its status alone does not tell whether the session is not known.
+    """
 
     status: int | None = None
     refused: bool = False
+    why: str = ""
 
     async def poll(self) -> None:
         """The server has ended the stream of the answer before the answer, which is fetched on another."""
@@ -69,6 +80,8 @@ class HttpClient(httpx2.AsyncClient):
             self.status = response.status_code
             if noted is not None:
                 noted.status = response.status_code
+                if noted.status in UNCLEAR and 0 < int(response.headers.get("content-length", 0)) < SHORT:
+                    noted.why = (await response.aread()).decode("utf-8", "replace")
         elif request.method == "GET":
             self._stream(opened=response.is_success)
         return response

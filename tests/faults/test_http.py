@@ -126,10 +126,13 @@ async def test_a_redirect_to_another_host_is_not_followed(bench: FaultBench, era
     assert came == []
 
 
-@pytest.mark.parametrize("status", [404, 400, 401])
-async def test_parallel_callers_share_one_new_session(bench: FaultBench, status: int):
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(404, ""), (400, ""), (401, ""), (404, "no"), (400, "Bad Request: No valid session ID"), (401, "Unknown session")],
+)
+async def test_parallel_callers_share_one_new_session(bench: FaultBench, status: int, said: str):
     """Of two scopes, after the server has forgotten the old one: all succeed, each call has run once."""
-    await bench.unruly_http("a", {"timeout": LONG}, era="handshake", lost_session=status)
+    await bench.unruly_http("a", {"timeout": LONG}, era="handshake", lost_session=status, lost_text=said)
     async with front(bench) as proxy:
         await proxy.act(("forget",), ANSWER)
         before = len(bench.events("a", "request", method="initialize"))

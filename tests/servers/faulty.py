@@ -43,8 +43,9 @@ class Faults:
     `dies`: it ends at once; `dies_at_call`: in the n-th call; both with exit code 3. With `dies`, `once`: only while
     this file does not exist; `given`: only when this file exists. `stubborn`: of `eof` and `term`, what it ignores.
     `grandchild`: `polite` or `stubborn`, a process of its own that it leaves behind. `page`: tools on a page;
-    `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know.
-    `status`: the HTTP status of every answer. `fails`: a method that it declares and that ends in an error.
+    `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know, and
+    `lost_text` what it says then, a JSON-RPC error by default. `status`: the HTTP status of every answer. `fails`: a
+    method that it declares and that ends in an error.
     """
 
     log: str
@@ -68,6 +69,7 @@ class Faults:
     cursors: str = "good"
     noise: tuple[str, ...] = ()
     lost_session: int = 404
+    lost_text: str = ""
     status: int = 200
 
     def argv(self) -> list[str]:
@@ -380,7 +382,10 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.faulty.note("unknown session", method=method)
             body = json.dumps({"jsonrpc": "2.0", "id": None, **error(-32600, "Session not found")})
-            self.refuse(faults.lost_session, body, "application/json")
+            if faults.lost_text:
+                self.refuse(faults.lost_session, faults.lost_text)
+            else:
+                self.refuse(faults.lost_session, body, "application/json")
         return True
 
     def stream(self, message: Message) -> None:

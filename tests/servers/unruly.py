@@ -194,7 +194,7 @@ class Unruly(Server):
         """The second half of the answer."""
         wire.write(b"".join(wire.frame(answer(id_, "half and half")).partition(b" and ")[1:]))
 
-    def wait(self, id_: object, wire: Wire, path: str) -> None:
+    def wait_for(self, id_: object, wire: Wire, path: str) -> None:
         """Go on when this file exists, or the request is cancelled, or the client has left."""
         while not Path(path).exists() and id_ not in self.cancelled and not wire.gone():
             time.sleep(TICK)
@@ -256,7 +256,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "answer_bytes": Unruly.answer_bytes,
     "half": Unruly.half,
     "rest": Unruly.rest,
-    "wait": Unruly.wait,
+    "wait": Unruly.wait_for,
     "exit": Unruly.exit,
     "close": Unruly.close,
     "open": Unruly.open,
