@@ -81,11 +81,11 @@ class Pool:
             if key in anew or key not in servers:
                 del self._lives[place]
                 self._start_soon(life.retire, REPLACE_WITHIN)
-                if key in servers and self._place(*place) == place:
+                if key in servers and servers[key].isolation == before[key].isolation:
                     self._life(place).ended = life.ended
         self._offers.adopt(servers.keys(), anew.keys(), self._read_kept(anew))
         for scope, held in list(self._held.items()):
-            self.hold(scope, [place[0] for place in held])
+            self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
 
     def inventory(self, scope: ScopeId | None = None) -> Inventory:
         """What the servers offer to `scope`, or offered last; another object after every change."""
@@ -230,8 +230,10 @@ class Pool:
         return f"as many clients use it as may at a time ({server.max_connections}, its max_connections)"
 
     def _place(self, server: str, scope: ScopeId | None) -> Place:
-        isolated = server in self._servers and self._servers[server].isolation == "scope"
-        return (server, scope if isolated else None)
+        return (server, scope if self._isolated(server) else None)
+
+    def _isolated(self, server: str) -> bool:
+        return server in self._servers and self._servers[server].isolation == "scope"
 
     def _owner(self, place: Place) -> ScopeId | None:
         """The scope whose clients alone a connection serves, if any (design rule 28)."""

@@ -1,0 +1,130 @@
+"""Servers that change while the proxy runs, one thing at a time, in made-up time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+import anyio
+
+from proxy.core.inventory import Offer
+from proxy.core.masking import Masker
+from proxy.core.scope import ScopeId
+from proxy.core.server import HttpServer, Server, StdioServer
+from proxy.core.settings import Settings
+from proxy.face.clients import ClientRegistry
+from proxy.upstream.pool import REPLACE_WITHIN, Pool
+from tests.machine.clock import MadeUpTime
+from tests.machine.doubles import Double, Process
+
+HERE, THERE = ScopeId("namespace", "here"), ScopeId("namespace", "there")
+STDIO = StdioServer(key="server", command="server", era="handshake")
+HTTP = HttpServer(key="server", url="http://127.0.0.1:9/mcp", era="handshake")
+
+
+@dataclass
+class Kept:
+    """Keeps nothing from one run to the next, and remembers of which servers it was to."""
+
+    written: list[Server] = field(default_factory=list[Server])
+
+    def read(self, server: Server) -> Offer | None:
+        return None
+
+    def keep(self, server: Server, offer: Offer) -> None:
+        self.written.append(server)
+
+
+@dataclass
+class World:
+    """A pool with one server, `server`, which is `double`."""
+
+    clock: MadeUpTime
+    double: Double
+    pool: Pool
+
+    def becomes(self, server: Server | None) -> None:
+        """The configuration has changed: the server is this now, or gone."""
+        self.clock.call_soon(self.pool.adopt, {} if server is None else {"server": server}, {})
+        self.clock.advance()
+
+    def held_by(self, scope: ScopeId | None) -> None:
+        """Somebody needs it from now on."""
+        self.clock.call_soon(self.pool.hold, scope, ["server"])
+        self.clock.advance()
+
+    def called(self) -> Any:
+        """A call that its process works on."""
+
+        async def call() -> dict[str, Any]:
+            link = await self.pool.connected("server", HERE)
+            return await link.request("tools/call", {"name": "read", "arguments": {"takes_time": True}})
+
+        task = self.clock.create_task(call())
+        self.clock.advance()
+        assert len(self.process.waiting) == 1
+        return task
+
+    @property
+    def process(self) -> Process:
+        """Its only process."""
+        (process,) = self.double.running
+        return process
+
+    def tools(self) -> list[str]:
+        """What it offers to a scope."""
+        offer = self.pool.inventory(HERE).get("server", Offer())
+        return [tool["name"] for tool in offer.tools]
+
+
+def at_once(keep: Callable[[], object], limiter: object) -> Any:
+    """A thread that needs no time."""
+
+    async def run() -> None:
+        keep()
+
+    return run()
+
+
+@contextmanager
+def world(server: Server, kept: Kept | None = None) -> Iterator[World]:
+    clock, double = MadeUpTime(), Double("server", lambda *_: None)
+    pools: list[Pool] = []
+    stop = clock.outcome(_event())
+
+    async def live() -> None:
+        async with anyio.create_task_group() as tasks:
+            clients = ClientRegistry(tasks)
+            pool = Pool({"server": server}, {}, Masker(), clients, Settings(), kept=kept)
+            pools.append(pool)
+            async with pool.running():
+                await stop.wait()
+
+    transport = patch("proxy.upstream.connection.transport", lambda server, *_: double.transport(server))
+    with transport, patch("proxy.upstream.pool.anyio.to_thread.run_sync", at_once):
+        main = clock.create_task(live())
+        clock.advance()
+        yield World(clock, double, pools[0])
+        clock.call_soon(stop.set)
+        clock.advance(10)
+        main.result()
+        assert not clock.complaints
+        assert not double.running
+        clock.close()
+
+
+async def _event() -> anyio.Event:
+    return anyio.Event()
+
+
+def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobody():
+    """The proxy itself holds those alone that all scopes share."""
+    with world(STDIO) as here:
+        here.held_by(None)
+        here.held_by(HERE)
+        assert len(here.double.running) == 1
+        here.becomes(replace(STDIO, isolation="scope"))
+        here.clock.advance(REPLACE_WITHIN)
+        assert set(here.pool._lives) == {("server", HERE)}
+        assert len(here.double.running) == 1
