@@ -221,6 +221,8 @@ class Life:
                     self._down("failed", why)
                 elif connection is not None:
                     self._lost(connection, why)
+            with anyio.CancelScope(shield=True):
+                await before.wait()  # also where this one was given up before its turn: the next one waits for both
             ended.set()
 
     async def _attend(self, connection: Connection, offer: Offer) -> None:

@@ -118,6 +118,22 @@ async def _event() -> anyio.Event:
     return anyio.Event()
 
 
+def test_a_server_that_changes_twice_begins_when_its_first_process_has_ended():
+    """Also where the one in between never came to run: some hold a lock or a port."""
+    with world(STDIO) as here:
+        here.double.lingers = 4.0
+        here.held_by(HERE)
+        first = here.process
+        here.becomes(replace(STDIO, args=("second",)))
+        here.clock.advance(1)
+        here.becomes(replace(STDIO, args=("third",)))
+        here.clock.advance(1)
+        assert here.double.running == [first]
+        here.clock.advance(10)
+        assert here.process is not first
+        assert here.pool.status("server").state == "ready"
+
+
 def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobody():
     """The proxy itself holds those alone that all scopes share."""
     with world(STDIO) as here:
