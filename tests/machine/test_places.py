@@ -134,6 +134,36 @@ def test_a_server_that_changes_twice_begins_when_its_first_process_has_ended():
         assert here.pool.status("server").state == "ready"
 
 
+def test_calls_of_a_server_that_was_taken_out_end_in_peace():
+    """Whatever it says of its lists meanwhile."""
+    with world(STDIO, Kept()) as here:
+        call = here.called()
+        here.becomes(None)
+        here.process.offer(("write",))
+        here.clock.advance(1)
+        here.process.answer(next(iter(here.process.waiting)))
+        here.clock.advance()
+        assert call.result()["content"]
+        assert not here.double.running
+
+
+def test_what_a_server_that_was_replaced_says_of_its_tools_counts_no_more():
+    """It still works on a call while its successor offers something else."""
+    with world(HTTP) as here:
+        call = here.called()
+        old = here.process
+        here.double.tools = ("new",)
+        here.held_by(HERE)
+        here.becomes(replace(HTTP, headers={"x": "y"}))
+        assert here.tools() == ["new"]
+        old.offer(("old",))
+        here.clock.advance(1)
+        assert here.tools() == ["new"]
+        old.answer(next(iter(old.waiting)))
+        here.clock.advance()
+        assert call.done()
+
+
 def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobody():
     """The proxy itself holds those alone that all scopes share."""
     with world(STDIO) as here:
