@@ -64,13 +64,12 @@ class Offers:
         if offer is not before:
             self._renew()
 
-    def adopt(self, servers: Collection[str], anew: Collection[str], kept: Mapping[str, Offer]) -> None:
-        """From now on there are these servers; those that are new offer what they offered when the proxy ran last.
+    def adopt(self, servers: Collection[str], same: Collection[str], kept: Mapping[str, Offer]) -> None:
+        """From now on there are these servers, of which some are the `same` as before.
 
-        `anew`: those that are not as they were; what they offer next is what they offer first.
+        Those that are new offer what they offered when the proxy ran last; those that have changed, what they did.
         """
-        self._heard.intersection_update(servers)
-        self._heard.difference_update(anew)
+        self._heard &= set(same)
         self._first = {**kept, **{key: offer for key, offer in self._first.items() if key in servers}}
         self._offers = {place: offer for place, offer in self._offers.items() if place[0] in servers}
         self._renew()

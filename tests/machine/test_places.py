@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import anyio
+import pytest
 
 from proxy.core.inventory import Offer
 from proxy.core.masking import Masker
@@ -174,3 +175,18 @@ def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobo
         here.clock.advance(REPLACE_WITHIN)
         assert set(here.pool._lives) == {("server", HERE)}
         assert len(here.double.running) == 1
+
+
+@pytest.mark.parametrize("isolation", ["shared", "scope"])
+def test_what_a_changed_server_offers_is_kept_for_the_next_run(isolation: Any):
+    """Under what it is now, also where it offers the same."""
+    kept = Kept()
+    before = replace(STDIO, isolation=isolation)
+    after = replace(before, args=("second",))
+    with world(before, kept) as here:
+        here.held_by(HERE)
+        here.held_by(THERE)
+        assert kept.written == [before]
+        here.becomes(after)
+        here.clock.advance(1)
+        assert kept.written == [before, after]
