@@ -148,7 +148,8 @@ class Connection:
         """Wait until no request is in work, at most `within` seconds."""
         with anyio.move_on_after(within):
             while self._relay.in_work:
-                self._idle = anyio.Event()
+                if self._idle is None or self._idle.is_set():
+                    self._idle = anyio.Event()
                 await self._idle.wait()
 
     @property

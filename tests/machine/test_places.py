@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
@@ -190,3 +191,16 @@ def test_what_a_changed_server_offers_is_kept_for_the_next_run(isolation: Any):
         here.becomes(after)
         here.clock.advance(1)
         assert kept.written == [before, after]
+
+
+def test_all_who_wait_for_the_calls_of_a_connection_learn_of_their_end():
+    """Not the last one alone."""
+    with world(STDIO) as here:
+        here.called()
+        link = here.clock.outcome(here.pool.connected("server", HERE))
+        waits = [here.clock.create_task(link.drained(inf)) for _ in range(2)]
+        here.clock.advance()
+        assert not any(wait.done() for wait in waits)
+        here.process.answer(next(iter(here.process.waiting)))
+        here.clock.advance()
+        assert all(wait.done() for wait in waits)
