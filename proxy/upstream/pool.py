@@ -83,8 +83,7 @@ class Pool:
                 self._start_soon(life.retire, REPLACE_WITHIN)
                 if key in servers and servers[key].isolation == before[key].isolation:
                     self._life(place).ended = life.ended
-        same = {key for key, server in servers.items() if server == before.get(key)}
-        self._offers.adopt(servers.keys(), same, self._read_kept({key: servers[key] for key in servers.keys() - same}))
+        self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), self._read_kept(anew))
         for scope, held in list(self._held.items()):
             self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
 

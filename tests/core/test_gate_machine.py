@@ -1,6 +1,7 @@
 """The gate at work, against a model: several scopes over one store, and servers whose offers change."""
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
@@ -15,7 +16,7 @@ from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
 from proxy.core.settings import every_kind
-from proxy.gateway.gate import Gate
+from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
 
@@ -75,8 +76,9 @@ class Servers:
         raise AssertionError(server)
 
 
+SERVERS = ("gh", "gl", "free")
 CATALOGUE = Catalogue(
-    servers=("gh", "gl", "free"),
+    servers=SERVERS,
     naming=Naming({"gh": "gh", "gl": "gl", "free": ""}),
     skills=(
         Skill("always", "Always", "", "", pinned=True, tools={"gl": Allow.of(["search"])}),
@@ -95,8 +97,41 @@ GRANTS = {
 }
 """What each skill grants of the tools that the servers may offer, written out."""
 
+OTHER = Catalogue(
+    servers=SERVERS,
+    naming=CATALOGUE.naming,
+    skills=(
+        Skill("all", "All", "", "", tools={"gh": Allow.of(["a.b"]), "gl": EVERYTHING}),
+        Skill("first", "First", "", "", pinned=True, tools={"gh": Allow.of(["search"])}),
+        Skill("guide", "Guide", "", "", active=True),
+    ),
+    denied={"gl": Allow.of(["rm"])},
+)
+OTHER_GRANTS = {
+    "first": {("gh", "search")},
+    "all": {("gh", "a.b")} | {("gl", name) for name in ("search", "get_a", "get_b", "a.b")},
+    "guide": set[tuple[str, str]](),
+}
+"""The same for the other catalogue: `always` is gone, `first` is pinned, and other tools are on the lists."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A catalogue, what its skills grant, the skills that are pinned and that scopes begin with, and eager servers."""
+
+    catalogue: Catalogue
+    grants: Mapping[str, Collection[tuple[str, str]]]
+    pinned: tuple[str, ...]
+    beginning: tuple[str, ...]
+    eager: tuple[str, ...] = ()
+
+
+CONFIGURATIONS = (
+    Configuration(CATALOGUE, GRANTS, ("always",), ("always", "first")),
+    Configuration(OTHER, OTHER_GRANTS, ("first",), ("first", "guide"), eager=("free",)),
+)
+
 TOOLS = ("search", "get_a", "get_b", "a.b", "rm")
-BEGINNING = ["always", "first"]
 LIMIT = 1
 LIMITS = every_kind(LIMIT)
 
@@ -110,15 +145,16 @@ scopes = st.sampled_from(
     )
 )
 skills = st.sampled_from(tuple(GRANTS))
-offered = st.dictionaries(st.sampled_from(CATALOGUE.servers), st.lists(st.sampled_from(TOOLS), unique=True))
+offered = st.dictionaries(st.sampled_from(SERVERS), st.lists(st.sampled_from(TOOLS), unique=True))
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Clients come, activate, offload, list and call; servers change; scopes end."""
+    """Clients come, activate, offload, list and call; servers change, the catalogue does; scopes end."""
 
     @initialize(offers=offered)
     def begin(self, offers: dict[str, list[str]]) -> None:
         self.offers = offers
+        self.now = CONFIGURATIONS[0]
         self.servers = Servers({})
         self.store = MemoryStore(LIMITS)
         self.gate = Gate(CATALOGUE, self.servers, self.store)
@@ -132,9 +168,22 @@ class GateMachine(RuleBasedStateMachine):
             server: Offer.of(tools=[{"name": name, "at": server} for name in names]) for server, names in offers.items()
         }
 
+    @rule(configuration=st.sampled_from(CONFIGURATIONS))
+    def adopt(self, configuration: Configuration) -> None:
+        """What is active stays as far as it exists; what is pinned comes."""
+        self.now = configuration
+        self.gate.adopt(configuration.catalogue, DEFAULTS, configuration.eager)
+        for scope in self.model:  # every decision goes by it at once, whatever the scopes' states still hold
+            granted = {(route.server, route.original) for route in done(self._sees(scope)).view.tools.values()}
+            assert granted == self._granted(scope)
+        done(self.gate.refit())
+        for scope, active in self.model.items():
+            kept = [skill for skill in active if skill in configuration.grants]
+            self.model[scope] = [*kept, *(skill for skill in configuration.pinned if skill not in kept)]
+
     @rule(scope=scopes, skill=skills)
     def activate(self, scope: ScopeId, skill: str) -> None:
-        if self._comes(scope):
+        if skill in self.now.grants and self._comes(scope):
             done(self.gate.change(scope, lambda state: activated(state, skill)))
             self.model[scope] = [*self.model[scope], *({skill} - set(self.model[scope]))]
 
@@ -149,7 +198,7 @@ class GateMachine(RuleBasedStateMachine):
         known = scope in self.model
         if self._comes(scope):
             state = done(self.gate.state(scope))
-            assert known or list(state.active) == BEGINNING
+            assert known or state.active == self.now.beginning
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -158,7 +207,7 @@ class GateMachine(RuleBasedStateMachine):
         done(self.store.remove(scope))
         del self.model[scope]
 
-    @rule(scope=scopes, server=st.sampled_from(CATALOGUE.servers), tool=st.sampled_from(TOOLS))
+    @rule(scope=scopes, server=st.sampled_from(SERVERS), tool=st.sampled_from(TOOLS))
     def look_up(self, scope: ScopeId, server: str, tool: str) -> None:
         """A call goes by one look-up in the very view that is listed."""
         if not self._comes(scope):
@@ -181,19 +230,24 @@ class GateMachine(RuleBasedStateMachine):
         for scope, active in self.model.items():
             sight = done(self._sees(scope))
             assert [tool["name"] for tool in sight.tools] == ["SKILL", *sight.view.tools]
-            assert sight.view == decide(CATALOGUE, active, self.servers.offers)
+            assert sight.view == decide(self.now.catalogue, active, self.servers.offers)
             assert self.gate.lists(scope, active).tools == set(sight.view.tools)
 
     @invariant()
     def every_scope_holds_the_servers_of_what_is_active_in_it(self) -> None:
         for scope, active in self.model.items():
-            assert self.servers.held.get(scope, set()) == set(CATALOGUE.servers_of(active)), (scope, active)
+            held = {*self.now.catalogue.servers_of(active), *self.now.eager}
+            assert self.servers.held.get(scope, set()) == held, (scope, active)
 
     @invariant()
     def the_stable_list_is_that_of_pinned_skills(self) -> None:
         for scope in self.model:
             names = [tool["name"] for tool in self.gate.sight(scope, self.gate.catalogue.pinned).tools]
-            assert names == ["SKILL", *(["gl__search"] if "search" in self.offers.get("gl", []) else [])]
+            pinned_tools = [tool for skill in self.now.pinned for tool in self.now.grants[skill]]
+            assert names == [
+                "SKILL",
+                *(f"{server}__{name}" for server, name in pinned_tools if name in self.offers.get(server, [])),
+            ]
             pinned = self.gate.sight(scope, self.gate.catalogue.pinned).digests
             known = self.gate.lists(scope, self.model[scope]).digests
             assert all(known[f"stable {kind}"].startswith(digest) for kind, digest in pinned.items())
@@ -203,14 +257,14 @@ class GateMachine(RuleBasedStateMachine):
 
     def _granted(self, scope: ScopeId) -> set[tuple[str, str]]:
         there = {(server, name) for server, names in self.offers.items() for name in names}
-        return there & {tool for skill in self.model[scope] for tool in GRANTS[skill]}
+        return there & {tool for skill in self.model[scope] for tool in self.now.grants.get(skill, ())}
 
     def _comes(self, scope: ScopeId) -> bool:
         """Whether there is room for `scope`; where there is none it is refused, and nobody else suffers."""
         if scope in self.model:
             return True
         if scope.kind == "process" or sum(other.kind == scope.kind for other in self.model) < LIMIT:
-            self.model[scope] = list(BEGINNING)
+            self.model[scope] = list(self.now.beginning)
             return True
         with pytest.raises(TooManyScopes):
             done(self.gate.state(scope))
