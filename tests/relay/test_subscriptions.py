@@ -260,4 +260,4 @@ async def test_modern_streams_of_one_client(world: World, namespace: str, server
         await until(lambda: Watched(world.talks[server], uris[1]).asked() == ["+", "-"])
         await update(peer, server, *reversed(uris))
         await until_heard(peer, uris[0], 2)
-        assert sorted(heard(peer)) == [uris[0], uris[0], uris[1]]
+        assert heard(peer).count(uris[1]) == 1  # of the other, one may come on the server's old stream and on its new
