@@ -49,8 +49,8 @@ class Evidence:
 class Lists:
     """The lists of a scope as its clients last knew or were told of them.
 
-    `digests`: by list (`tools`, `resources`, `prompts`, and each as `stable …`), equal exactly when the list is equal
-    byte for byte.
+    `digests`: by list (`tools`, `resources`, `prompts`, and each as `modern …` for clients of that era), equal exactly
+    when the list is equal byte for byte.
     `tools`: the exposed names of the tools.
     """
 

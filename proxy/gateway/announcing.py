@@ -82,7 +82,7 @@ class Announcer:
         for kind in KINDS:
             if kind in changed:
                 self._notifier.list_changed(scope, kind, "handshake", but=own)
-            if change.of(f"stable {kind}" if self._gate.settings.modern_listing == "stable" else kind):
+            if change.of(f"modern {kind}"):
                 self._notifier.list_changed(scope, kind, "modern")
         if via is not None and own is not None:
             await self._tell(via, own, changed)

@@ -55,13 +55,11 @@ class Gate:
         self.store = store
         self.settings = settings
         self._eager = eager
-        self._shown_by = _shown_by(settings)
         self._sights: dict[tuple[int, frozenset[str]], Sight] = {}
 
     def adopt(self, catalogue: Catalogue, settings: Settings, eager: Collection[str]) -> None:
         """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
         self.catalogue, self.settings, self._eager = catalogue, settings, eager
-        self._shown_by = _shown_by(settings)
         self._sights.clear()
 
     async def refit(self) -> None:
@@ -113,12 +111,14 @@ class Gate:
     def lists(self, scope: ScopeId, active: Collection[str]) -> Lists:
         """What a scope's clients see while the skills `active` are active, to compare with what they knew.
 
-        Beside each list stands the `stable` one, of pinned skills alone (design rule 12). Settings that decide which of
-        them a client sees, and with which tools of our own, are part of each.
+        Beside each list stands the one of modern clients, which may be of pinned skills alone (design rule 12).
         """
-        sight, stable = self.sight(scope, active), self.sight(scope, self.catalogue.pinned)
-        digests = {**sight.digests, **{f"stable {kind}": digest for kind, digest in stable.digests.items()}}
-        return Lists({kind: digest + self._shown_by for kind, digest in digests.items()}, frozenset(sight.view.tools))
+        sight, stable = self.sight(scope, active), self.settings.modern_listing == "stable"
+        modern = self.sight(scope, self.catalogue.pinned) if stable else sight
+        digests = {**sight.digests, **{f"modern {kind}": digest for kind, digest in modern.digests.items()}}
+        digests["tools"] += _call_route(self.settings, stable=False)
+        digests["modern tools"] += _call_route(self.settings, stable=stable)
+        return Lists(digests, frozenset(sight.view.tools))
 
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
         self.upstreams.hold(scope, {*self.catalogue.servers_of(state.active), *self._eager})
@@ -154,8 +154,11 @@ class Gate:
         )
 
 
-def _shown_by(settings: Settings) -> str:
-    return _digest([settings.modern_listing, settings.call_route, settings.call_route_clients])[:8]
+def _call_route(settings: Settings, *, stable: bool) -> str:
+    """Who sees `SKILL_CALL`, in a text that is another when that changes (design rule 17)."""
+    if settings.call_route != "auto":
+        return settings.call_route
+    return "on" if stable else f"auto {' '.join(settings.call_route_clients)}"
 
 
 def _digest(listed: object) -> str:

@@ -15,7 +15,7 @@ from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
 from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
-from proxy.core.settings import every_kind
+from proxy.core.settings import Settings, every_kind
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
@@ -248,9 +248,15 @@ class GateMachine(RuleBasedStateMachine):
                 "SKILL",
                 *(f"{server}__{name}" for server, name in pinned_tools if name in self.offers.get(server, [])),
             ]
-            pinned = self.gate.sight(scope, self.gate.catalogue.pinned).digests
-            known = self.gate.lists(scope, self.model[scope]).digests
-            assert all(known[f"stable {kind}"].startswith(digest) for kind, digest in pinned.items())
+
+    @invariant()
+    def modern_clients_are_told_of_the_list_that_they_see(self) -> None:
+        stable = Gate(self.now.catalogue, self.servers, self.gate.store, Settings(modern_listing="stable"))
+        for scope, active in self.model.items():
+            for gate, seen in ((self.gate, active), (stable, self.now.catalogue.pinned)):
+                known = gate.lists(scope, active).digests
+                for kind, digest in gate.sight(scope, seen).digests.items():
+                    assert known[f"modern {kind}"].startswith(digest)
 
     async def _sees(self, scope: ScopeId):
         return self.gate.sight(scope, (await self.gate.state(scope)).active)
