@@ -34,6 +34,7 @@ class Bench:
     skills: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     settings: dict[str, Any] = field(default_factory=lambda: {"list_wait": 0.1})
     """The SDK's client lists by itself around some calls: that has to be quick where a server is late."""
+    denied: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     ports: dict[str, int] = field(default_factory=dict[str, int])
     faults: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
@@ -89,7 +90,9 @@ class Bench:
     def write(self) -> Path:
         """The configuration, as a file."""
         path = self.folder / "skills.yaml"
-        data = {"servers": self.servers, "skill_configs": self.skills, "proxy": self.settings}
+        data: dict[str, Any] = {"servers": self.servers, "skill_configs": self.skills, "proxy": self.settings}
+        if self.denied:
+            data["black_tool_actions"] = self.denied
         path.write_text(json.dumps(data, indent=1))
         return path
 
