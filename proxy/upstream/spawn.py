@@ -74,14 +74,14 @@ class Early:
 
     def __init__(self, servers: Iterable[Server]) -> None:
         self._servers = servers
-        self._spawned: dict[str, Spawned] = {}
+        self._spawned: dict[str, tuple[StdioServer, Spawned]] = {}
 
     def __enter__(self) -> Self:
         try:
             for server in self._servers:
                 if isinstance(server, StdioServer):
                     with suppress(OSError):  # told when the server is to be started in earnest
-                        self._spawned[server.key] = spawn(server)
+                        self._spawned[server.key] = (server, spawn(server))
         except BaseException:
             self._kill()
             raise
@@ -91,16 +91,24 @@ class Early:
         self._kill()
 
     def _kill(self) -> None:
-        for spawned in self._spawned.values():
-            spawned.signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
-            spawned.process.wait()
-            for fd in (spawned.stdin, spawned.stdout, spawned.stderr):
-                os.close(fd)
+        for _, spawned in self._spawned.values():
+            _kill(spawned)
 
     def take(self, server: StdioServer) -> Spawned:
-        """The process that was started ahead, once; or a new one.
+        """The process that was started ahead, once; or a new one, also where the server is no longer as it was then.
 
         Raises:
             OSError: it cannot be started.
         """
-        return self._spawned.pop(server.key, None) or spawn(server)
+        as_it_was, spawned = self._spawned.pop(server.key, (server, None))
+        if spawned is not None and as_it_was != server:
+            _kill(spawned)
+            spawned = None
+        return spawned or spawn(server)
+
+
+def _kill(spawned: Spawned) -> None:
+    spawned.signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+    spawned.process.wait()
+    for fd in (spawned.stdin, spawned.stdout, spawned.stderr):
+        os.close(fd)

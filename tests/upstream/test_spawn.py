@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ def test_each_process_is_taken_once_and_only_those_that_were_not_are_killed(benc
     first, second = (StdioServer(key=key, command=command, args=tuple(args)) for key in ("first", "second"))
     gone = StdioServer(key="gone", command=str(bench.file("gone")))
     with Early([first, second, gone, HttpServer(key="far", url="http://127.0.0.1:9/mcp")]) as early:
-        [left] = [spawned for key, spawned in early._spawned.items() if key == "second"]
+        _, left = early._spawned["second"]
         taken, other = early.take(first), early.take(first)
         assert taken.process.pid != other.process.pid
         with pytest.raises(FileNotFoundError):
@@ -213,3 +214,19 @@ def test_each_process_is_taken_once_and_only_those_that_were_not_are_killed(benc
         assert one.process.wait(DEADLINE) == 0  # the end of its input is what ended it
         os.close(one.stdout)
         os.close(one.stderr)
+
+
+def test_a_process_that_was_started_ahead_is_not_taken_for_a_server_that_has_changed(bench: Bench):
+    """It was started as the server was then: it is killed, and one as the server is now begins."""
+    command, *args = Faults(log=str(bench.log("a"))).argv()
+    before = StdioServer(key="a", command=command, args=tuple(args))
+    with Early([before]) as early:
+        _, ahead = early._spawned["a"]
+        taken = early.take(replace(before, args=(*args, "--changed")))
+        assert ahead.process.returncode == -signal.SIGKILL
+        assert taken.process.poll() is None
+        os.close(taken.stdin)
+        assert taken.process.wait(DEADLINE) == 0
+        os.close(taken.stdout)
+        os.close(taken.stderr)
+    assert bench.events("a", "spawned", argv=["--changed"])
