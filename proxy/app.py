@@ -49,11 +49,12 @@ class Running:
     """A proxy that runs: its server, and what the HTTP face and a change of the configuration need besides.
 
     `loaded`: what the file says. `approved`: what it said when servers were last put into effect from it: at the
-    start, or when the user asked for that.
+    start, or when the user asked for that. `own`: the scope of its one client, None where it serves many.
     """
 
     loaded: Loaded
     approved: Loaded
+    own: ScopeId | None
     server: ProxyServer
     pool: Pool
     gate: Gate
@@ -80,7 +81,8 @@ class Running:
         self.server.refit()
         self.pool.adopt(now.servers, now.unstartable)
         await self.gate.refit()
-        self.pool.hold(None, _eager(loaded.catalogue, now.servers, shared=True))
+        if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
+            self.pool.hold(None, _eager(loaded.catalogue, now.servers, shared=True))
         await self.announcer.announce_all()
 
     def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
@@ -204,6 +206,7 @@ async def running(
             yield Running(
                 loaded=loaded,
                 approved=loaded,
+                own=own,
                 server=server,
                 pool=pool,
                 gate=gate,

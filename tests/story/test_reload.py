@@ -653,3 +653,32 @@ async def test_over_stdio_it_is_the_same_for_the_one_client(bench: Bench, tmp_pa
         assert await program.ended(bench.pids("a")) == 0
         await program.rest()
         assert program.is_clean()
+
+
+async def test_over_stdio_an_edit_before_the_client_has_come_is_in_effect_when_it_does(bench: Bench):
+    """A server that was started ahead is not greeted before its client has said what it can be asked."""
+    bench.stdio("a", {"start": "eager"})
+    bench.skills["a"]["active"] = True
+    async with serving(bench.write()) as program:
+        await bench.event("a", "spawned")
+        bench.skill("b", {"b": ["echo", "wait"]})
+        bench.write()
+        await program.said("config.reloaded")
+        bench.servers["a"]["args"] += ["--changed"]
+        bench.write()
+        await program.said("config.waiting")
+        program.process.send_signal(signal.SIGHUP)
+        await until(lambda: program.log().count('"config.reloaded"') == 3)
+        assert not bench.events("a", "request")
+
+        await program.greet()
+        assert not (await program.call("a__echo")).get("isError")
+        ahead, answering = bench.pids("a")
+        assert [event["pid"] for event in bench.events("a", "ran")] == [answering]
+        assert [event["argv"] for event in bench.events("a", "spawned")] == [[], ["--changed"]]
+        assert not alive(ahead)
+        assert program.process.stdin is not None
+        await program.process.stdin.aclose()
+        assert await program.ended(bench.pids("a")) == 0
+        await program.rest()
+        assert program.is_clean()
