@@ -267,6 +267,21 @@ async def test_a_failed_server_that_nobody_needs_any_more_is_left_alone(bench: B
         assert proxy.running.pool.status("a").state == "failed"
 
 
+async def test_a_pause_ends_with_the_last_scope_that_needs_the_server(bench: Bench, never: None):
+    """Nothing is due any more; activated again, it is tried at once."""
+    bench.stdio("a", dies=True)
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("one")
+        assert next_try(proxy, "a") is not None
+        await proxy.call("SKILL", action="offload", skill_name="one")
+        assert next_try(proxy, "a") is None
+        assert "exit code 3" in proxy.running.pool.status("a").reason
+        await proxy.activate("one")
+        assert next_try(proxy, "a") is not None
+    assert len(bench.events("a", "spawned")) == 2
+
+
 async def test_scopes_that_begin_during_a_pause_do_not_hurry_it_but_an_activation_does(bench: Bench, never: None):
     """A thousand scopes with a skill that is active from the start make one attempt."""
     bench.stdio("a", dies=True)

@@ -57,7 +57,7 @@ def lives(bench: Bench, key: str) -> list[str]:
 async def test_a_changed_server_is_replaced_when_its_calls_are_done_and_no_other(bench: Bench):
     """A running call ends well; new ones go to the new process, which begins when the old one has ended (B60)."""
     go = bench.file("go")
-    for key in ("a", "b"):
+    for key in ("a", "b", "c"):
         bench.stdio(key)
         bench.skill(key, {key: []})
     async with bench.proxy() as proxy:
@@ -75,6 +75,7 @@ async def test_a_changed_server_is_replaced_when_its_calls_are_done_and_no_other
                 tasks.start_soon(call)
                 assert "a__echo" in await proxy.tools()
                 assert not (await proxy.call("b__echo")).is_error
+                await proxy.activate("c")  # as long as it takes to start a process
                 assert lives(bench, "a") == ["spawned"]
                 go.touch()
             assert [result.is_error for result in results] == [False]
