@@ -144,6 +144,11 @@ class Connection:
         """How a lost connection ended, in one line."""
         return await self._way.how_it_ended()
 
+    @property
+    def in_work(self) -> bool:
+        """Whether some request is in work."""
+        return self._relay.in_work
+
     async def drained(self, within: float) -> None:
         """Wait until no request is in work, at most `within` seconds."""
         with anyio.move_on_after(within):

@@ -103,6 +103,11 @@ class Life:
         """Whether it is there or on its way."""
         return self._state in ("starting", "ready")
 
+    @property
+    def spare(self) -> bool:
+        """Whether it is there, and nobody needs it or has a request in work at it."""
+        return self.connection is not None and not self._holders and not self.connection.in_work
+
     def need(self) -> None:
         """Begin to start it if it does not run, without regard to pauses; returns at once."""
         if not self.runs:

@@ -63,11 +63,12 @@ class Pool:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Owns the connections; on leaving, all end side by side, within about 4 s."""
-        async with anyio.create_task_group() as self._tasks:
-            try:
+        try:
+            async with anyio.create_task_group() as self._tasks:
                 yield
-            finally:
                 self._tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
 
     def adopt(self, servers: Mapping[str, Server], unstartable: Mapping[str, Status]) -> None:
         """From now on these are the servers. One that is not as it was ends when its calls are done, and begins anew.
@@ -221,11 +222,14 @@ class Pool:
         return self._lives[place]
 
     def _full(self, server: Server) -> str:
-        """Why no further connection to a server may be made, if that is so."""
+        """Why no further connection to a server may be made, if that is so; one that nobody needs makes room."""
         if server.isolation == "shared":
             return ""
-        running = sum(life.runs for place, life in self._lives.items() if place[0] == server.key)
-        if running < server.max_connections:
+        running = [life for place, life in self._lives.items() if place[0] == server.key and life.runs]
+        if len(running) < server.max_connections:
+            return ""
+        if (spare := next((life for life in running if life.spare), None)) is not None:
+            spare.stop()
             return ""
         return f"as many clients use it as may at a time ({server.max_connections}, its max_connections)"
 
@@ -252,9 +256,8 @@ class Pool:
             self._start_soon(partial(anyio.to_thread.run_sync, keep, limiter=self._one_at_a_time))
 
     def _start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *args: object) -> None:
-        if self._tasks is None:
-            raise RuntimeError("the pool is not running")
-        self._tasks.start_soon(run, *args)
+        if self._tasks is not None:  # else there is nobody to do it for any more
+            self._tasks.start_soon(run, *args)
 
 
 async def _watch(life: Life, told: anyio.Event) -> None:

@@ -503,6 +503,19 @@ async def test_the_limit_on_connections_is_named_and_the_next_gets_in_when_one_l
     assert "Traceback" not in proxy.log.read_text()
 
 
+async def test_a_client_that_needs_it_no_more_makes_room(bench: Bench, launch: Launch, raw: Raw):
+    """Also where nothing stops its connection by itself; it has one again when it needs it and there is room."""
+    bench.stdio("a", {"isolation": "scope", "max_connections": 1})
+    bench.skill("one", {"a": ["echo"]})
+    proxy = launch(bench.write())
+    first, second = [await raw.open(proxy.url) for _ in "12"]
+    for comes, goes in ((first, None), (second, first), (first, second)):
+        if goes is not None:
+            await raw.skill(proxy.url, goes, "offload", "one")
+        assert (await raw.skill(proxy.url, comes, "activate", "one"))["structuredContent"]["problems"] == []
+    assert len(bench.events("a", "spawned")) == 3
+
+
 # --- the end of the proxy --------------------------------------------------------------------------------------------
 
 
