@@ -274,7 +274,7 @@ def described(
     return out
 
 
-_STANDING = {"failed": "failed", "disabled": "is switched off", "idle": "is not running"}
+_STANDING = {"failed": "failed", "disabled": "is switched off"}
 
 
 def _standing(problem: Problem) -> str:
