@@ -168,14 +168,14 @@ class Life:
             self._set("stopped")
         self._attempt.scope.cancel()
 
-    async def retire(self, within: float) -> None:
+    def retire(self, within: float) -> None:
         """End it for good, when its calls are done, at most after `within` seconds; no new call gets it."""
         self._holders.clear()
-        connection = self.connection
-        self.connection = None
-        if connection is not None:
-            await connection.drained(within)
-        self.stop()
+        connection, self.connection = self.connection, None
+        if connection is None:
+            self.stop()
+        else:
+            self._tasks.start_soon(self._stop_when_done, connection, within)
 
     def _begin(self) -> None:
         self._forget_pause()
@@ -296,6 +296,11 @@ class Life:
             self._rest.cancel()
             self._rest = anyio.CancelScope()
             self._tasks.start_soon(self._stop_when_idle, self._rest, self.connection, self.server.idle_stop)
+
+    async def _stop_when_done(self, connection: Connection, within: float) -> None:
+        await connection.drained(within)
+        connection.over.set()  # a call that still waits for its turn has not begun: it goes to what takes its place
+        self.stop()
 
     async def _stop_when_idle(self, rest: anyio.CancelScope, connection: Connection, seconds: float) -> None:
         with rest:

@@ -81,7 +81,7 @@ class Pool:
             key = place[0]
             if key in anew or key not in servers:
                 del self._lives[place]
-                self._start_soon(life.retire, REPLACE_WITHIN)
+                life.retire(REPLACE_WITHIN)
                 if key in servers and servers[key].isolation == before[key].isolation:
                     self._life(place).ended = life.ended
         self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), self._read_kept(anew))

@@ -87,6 +87,32 @@ async def test_a_changed_server_is_replaced_when_its_calls_are_done_and_no_other
     assert len(bench.events("b", "spawned")) == 1
 
 
+async def test_calls_that_wait_for_their_turn_at_a_changed_server_run_at_the_new_one(bench: Bench):
+    """They have not begun: they are neither lost nor said to have perhaps run."""
+    go = bench.file("go")
+    bench.stdio("a", {"max_concurrency": 1})
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("one")
+        waiting: list[CallToolResult] = []
+
+        async def call(word: str) -> None:
+            waiting.append(await proxy.call("a__echo", word=word))
+
+        async with anyio.create_task_group() as tasks:
+            async with running(bench, proxy, "a__wait", until=str(go)) as results:
+                for word in ("one", "two"):
+                    tasks.start_soon(call, word)
+                await anyio.wait_all_tasks_blocked()
+                change(bench, "a")
+                await reload(bench, proxy)
+                go.touch()
+            assert [result.is_error for result in results] == [False]
+        assert [text(result) for result in waiting] == ['{"word": "one"}', '{"word": "two"}']
+        first, second = bench.pids("a")
+        assert [event["pid"] for event in bench.events("a", "ran")] == [first, second, second]
+
+
 async def test_a_changed_server_over_http_is_reached_anew_at_once(bench: Bench):
     """There is nothing that two connections could not share; the call on the old one ends well."""
     go = bench.file("go")
