@@ -1,5 +1,6 @@
 """Loads a configuration file: refused whole with every problem, or turned into what the proxy works by."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -119,7 +120,8 @@ def _read(path: Path, files: Files) -> Document:
     except IsADirectoryError:
         what = "is a folder, not a file"
     except PermissionError:
-        what = "is a folder, not a file" if path.is_dir() else "the file may not be read: permission denied"
+        folder = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises it again where the folder around is shut
+        what = "is a folder, not a file" if folder else "the file may not be read: permission denied"
     except (OSError, ValueError) as error:
         what = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
     else:

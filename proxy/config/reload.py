@@ -134,6 +134,9 @@ def _found(path: Path, environ: Mapping[str, str]) -> _Found:
         loaded = load(path, environ, files)
     except Refused as refused:
         return _Found(files.digests, None, refused.problems)
+    except Exception as error:  # noqa: BLE001 - boundary: whatever is wrong with a change, the clients that are there go on
+        what = f"the file cannot be understood: {type(error).__name__}: {error}"
+        return _Found(files.digests, None, (Problem(str(path), 0, "", what),))
     if loaded.empty:
         what = "the file is empty, by accident or while it is written: write {} if nothing is to be offered"
         return _Found(files.digests, None, (Problem(str(path), 0, "", what),))

@@ -177,14 +177,15 @@ def test_a_file_that_cannot_be_read_is_refused(room):
         assert str(refused.value) == f"{path}: {what}"
 
 
-def test_a_file_that_may_not_be_read_is_refused(room, monkeypatch):
-    """The reason is said in words."""
+@pytest.mark.parametrize("shut", ["read_bytes", "stat"])
+def test_a_file_that_may_not_be_read_is_refused(room, monkeypatch, shut):
+    """The reason is said in words, also where already the folder is shut."""
 
-    def denied(self):
+    def denied(self, **_options):
         raise PermissionError
 
     room.file.touch()
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, shut, denied)
     with pytest.raises(Refused, match="may not be read: permission denied"):
         load(room.file, {})
 

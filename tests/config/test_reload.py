@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.config import reload
+from proxy.config.files import Files
 from proxy.config.links import way
 from proxy.config.load import load
 from proxy.config.reload import Reload, Watcher
@@ -429,6 +430,24 @@ async def test_a_missing_file_is_said_once(file: Path, restless: list[Iterable[P
         in_place(file, text("second"))
         await watch.handed_on("second")
         assert len(watch.log) == 1
+
+
+async def test_whatever_else_is_wrong_with_a_file_is_said_and_ends_nothing(file: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also what nobody has thought of; the next change counts again."""
+
+    def fails(path: Path, _environ: Mapping[str, str], files: Files) -> None:
+        files.read(path)
+        raise KeyError("unthought-of")
+
+    async with watching(file) as watch:
+        monkeypatch.setattr(reload, "load", fails)
+        in_place(file, text("second"))
+        (problem,) = await watch.refused()
+        assert "KeyError: 'unthought-of'" in problem
+        assert str(file) in problem
+        monkeypatch.undo()
+        in_place(file, text("third"))
+        await watch.handed_on("third")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
