@@ -146,7 +146,7 @@ class Upstreams(Protocol):
         ...
 
     async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
-        """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
+        """Wait for those that are starting now; for each at most until `within` seconds after its start began."""
         ...
 
     async def connected(self, server: str, scope: ScopeId) -> Link:

@@ -126,10 +126,16 @@ class Pool:
             self._held[scope] = held
 
     async def settled(self, servers: Iterable[str], scope: ScopeId | None, within: float) -> None:
-        """Wait until none of them is starting; for each at most until `within` seconds after its start began."""
-        for key in servers:
-            if (life := self._lives.get(self._place(key, scope))) is not None:
-                await life.settle(within)
+        """Wait for those that are starting now, side by side; for each until `within` seconds after its start began.
+
+        One that fails meanwhile and is tried again is not waited for once more.
+        """
+        lives = [self._lives.get(self._place(key, scope)) for key in servers]
+        starting = [life for life in lives if life is not None and life.status.state == "starting"]
+        if starting:
+            async with anyio.create_task_group() as tasks:
+                for life in starting:
+                    tasks.start_soon(life.settle, within)
 
     async def connected(self, server: str, scope: ScopeId | None = None) -> Connection:
         """A live connection to `server`, made if there is none.

@@ -193,6 +193,23 @@ def test_what_a_changed_server_offers_is_kept_for_the_next_run(isolation: Any):
         assert kept.written == [before, after]
 
 
+def test_servers_that_are_tried_again_put_off_nobody():
+    """Who waits for servers waits for the starts that were on their way, and not for one after the other."""
+    slow = replace(STDIO, start_timeout=30.0)
+    restless = {f"{limit}": replace(STDIO, key=f"{limit}", start_timeout=float(limit)) for limit in (4, 3, 2)}
+    with world(slow) as here:
+        here.double.opening = "hangs"
+        servers = {"server": slow, **restless}
+        here.clock.call_soon(here.pool.adopt, servers, {})
+        here.clock.call_soon(here.pool.hold, HERE, servers)
+        here.clock.advance()
+        wait = here.clock.create_task(here.pool.settled(servers, HERE, 5.0))
+        here.clock.advance(4.9)
+        assert not wait.done()
+        here.clock.advance(0.1)
+        assert wait.done()
+
+
 def test_all_who_wait_for_the_calls_of_a_connection_learn_of_their_end():
     """Not the last one alone."""
     with world(STDIO) as here:
