@@ -137,7 +137,8 @@ def reason(error: BaseException, server: Server) -> str:
         there = "" if not Path(missing).exists() else "the interpreter that its first line names for "
         return f"{there}{missing} does not exist"
     if isinstance(found, httpx2.ConnectError):
-        return f"nothing answers at its address: {found}"
+        answers = str(found).startswith("[SSL")  # as `ssl.SSLError` begins, which is not always among the causes
+        return f"{'no secure connection can be made' if answers else 'nothing answers at its address'}: {found}"
     if isinstance(found, httpx2.NetworkError | httpx2.RemoteProtocolError):  # some of them have no text
         return "the connection broke off"
     text = " ".join(str(found).split())

@@ -51,6 +51,16 @@ async def test_each_broken_server_is_named_with_one_line_and_the_others_work(ben
     assert text(echoed) == '{"word": "hello"}'
 
 
+async def test_a_server_that_cannot_be_trusted_is_not_taken_for_one_that_is_not_there(bench: Bench):
+    """Where no secure connection comes about, something does answer: the reason says what is wrong with that."""
+    await bench.http("plain")
+    bench.servers["plain"]["url"] = bench.servers["plain"]["url"].replace("http:", "https:")
+    bench.skill("one", {"plain": []})
+    async with bench.proxy() as proxy:
+        why = problems(await proxy.activate("one"))["plain"]
+    assert why.startswith("no secure connection can be made: [SSL: ")
+
+
 async def test_lists_do_not_start_failed_servers_again(bench: Bench):
     """A list waits for servers that are on their way; it does not spawn one that has just died, time after time."""
     bench.stdio("silent", silent=True)
