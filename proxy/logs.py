@@ -44,6 +44,9 @@ def configure(level: str, masker: Masker) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # of libraries, also at debug: they log whole messages, with what tools return
     logging.getLogger("proxy").setLevel(level.upper())
+    if level != "debug":  # they say no server's name, time after time; what is wrong with one, events of ours say
+        for name in ("mcp.client.sse", "mcp.client.streamable_http"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _from_a_library(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -13,6 +13,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.program.process import ROOT, Program, serving
+from tests.servers.faulty import Probe
 from tests.upstream.bench import DEADLINE, Bench, free_port
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,22 @@ async def test_logs_are_json_lines_with_dotted_events(bench: Bench):
         assert DOTTED.fullmatch(str(one["event"])), one
         assert one["level"]
         assert one["timestamp"]
+
+
+async def test_every_warning_about_a_server_names_it(bench: Bench):
+    """One a change: what a library says of its answers as well, time after time and without a name, is left out."""
+    await bench.http("html", probe=Probe(body="<html>hello</html>", type="text/html"))
+    await bench.http("page", probe=Probe(body="<html>hello</html>", type="text/html"), status=404)
+    bench.skill("one", {"html": [], "page": []})
+    async with serving(bench.write()) as program:
+        await program.greet()
+        problems = (await program.activate("one"))["structuredContent"]["problems"]
+        program.process.terminate()
+        assert await program.ended() == 0
+        warnings = [one for one in events(program) if one["level"] not in ("debug", "info")]
+    assert [problem["server"] for problem in problems] == ["page"]
+    assert warnings
+    assert {(one["event"], one["server"]) for one in warnings} == {("server.failed", "page")}
 
 
 async def test_over_http_logs_are_json_lines_too(bench: Bench):
