@@ -138,7 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "serve":
         _open_standard_streams()
-        signal.signal(signal.SIGTERM, _stop)  # until the program can end in order
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)  # until the program can end in order
         with Early(_at_once(loaded) if arguments.transport == "stdio" else ()) as early:
             _import_structlog()
             from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
