@@ -221,6 +221,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
                     self._close()
                 finally:
                     self._running = False
+                    self._ended.set()
                 raise _Over  # noqa: TRY301 - a task group ends its tasks when something is raised, and no other way
         except* _Over:
             pass
@@ -239,7 +240,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
             RuntimeError: before `run`.
             ValueError: `params` are no JSON, or the request id of `opts` is in use.
         """
-        if self.over.is_set():
+        if self.over.is_set() or (self._ended.is_set() and not self._running):
             raise MCPError.from_error_data(CLOSED)
         if not self._running:
             raise RuntimeError("LineDispatcher.send_raw_request called before run()")

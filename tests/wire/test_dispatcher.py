@@ -673,3 +673,39 @@ async def test_who_stops_it_answers_what_is_in_work_with_an_error():
     for close in (peer.leave, peer.close, peer.source.close, peer.sink.abort):
         close()
     await anyio.lowlevel.checkpoint()
+
+
+async def test_while_it_is_being_stopped_it_is_over_for_who_asks():
+    """That is no error of the program: what is in work then may take its time to end."""
+    started, ending, end = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def slow(ctx: object, method: str, params: Params) -> dict[str, Any]:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ending.set()
+            with anyio.CancelScope(shield=True):
+                await end.wait()
+        return {}
+
+    peer, stop = Peer(), anyio.CancelScope()
+
+    async def run() -> None:
+        with stop:
+            await peer.dispatcher.run(slow, ignore)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await peer.say({"id": 1, "method": "slow"})
+        await started.wait()
+        stop.cancel()
+        await ending.wait()
+        try:
+            with pytest.raises(MCPError, match="Connection closed"):
+                await peer.dispatcher.send_raw_request("a", None)
+        finally:
+            end.set()
+    for close in (peer.leave, peer.close, peer.source.close, peer.sink.abort):
+        close()
+    await anyio.lowlevel.checkpoint()
