@@ -77,9 +77,9 @@ class Running:
             self.approved = loaded
         now = in_force(self.approved, loaded)
         self._tell(before, loaded, now.waiting)
-        self.gate.adopt(loaded.catalogue, loaded.settings, _eager(loaded.catalogue, now.servers))
+        await self.pool.adopt(now.servers, now.unstartable)
+        self.gate.adopt(loaded.catalogue, loaded.settings, _eager(loaded.catalogue, now.servers))  # in the same turn
         self.server.refit()
-        self.pool.adopt(now.servers, now.unstartable)
         await self.gate.refit()
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
             self.pool.hold(None, _eager(loaded.catalogue, now.servers, shared=True))

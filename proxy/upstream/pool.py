@@ -70,13 +70,15 @@ class Pool:
         finally:
             self._tasks = None
 
-    def adopt(self, servers: Mapping[str, Server], unstartable: Mapping[str, Status]) -> None:
+    async def adopt(self, servers: Mapping[str, Server], unstartable: Mapping[str, Status]) -> None:
         """From now on these are the servers. One that is not as it was ends when its calls are done, and begins anew.
 
-        Those that are as they were go on undisturbed.
+        Those that are as they were go on undisturbed. What was kept of the others is read first; nothing is waited for
+        once something has changed.
         """
+        anew = {key: server for key, server in servers.items() if self._servers.get(key) != server}
+        kept = await anyio.to_thread.run_sync(self._read_kept, anew, abandon_on_cancel=True)
         before, self._servers, self._unstartable = self._servers, servers, unstartable
-        anew = {key: server for key, server in servers.items() if before.get(key) != server}
         for place, life in list(self._lives.items()):
             key = place[0]
             if key in anew or key not in servers:
@@ -84,7 +86,7 @@ class Pool:
                 life.retire(REPLACE_WITHIN)
                 if key in servers and servers[key].isolation == before[key].isolation:
                     self._life(place).ended = life.ended
-        self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), self._read_kept(anew))
+        self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), kept)
         for scope, held in list(self._held.items()):
             self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
 

@@ -1,8 +1,10 @@
 """Servers whose configuration changes while they run: ended when their calls are done, begun anew, or left alone."""
 
 import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,8 +15,10 @@ from structlog.testing import capture_logs
 
 from proxy.config.load import load
 from proxy.core.scope import ScopeId
+from proxy.core.server import Server
+from proxy.store.offers import OfferFiles
 from proxy.upstream import life, pool
-from tests.upstream.bench import Bench, Proxied, alive, problems, read_events, text, until
+from tests.upstream.bench import DEADLINE, Bench, Proxied, alive, problems, read_events, text, until
 
 pytestmark = pytest.mark.anyio
 
@@ -306,3 +310,25 @@ async def test_nothing_restarts_when_nothing_of_a_server_changed(bench: Bench):
         for key in ("a", "b"):
             assert not (await proxy.call(f"{key}__echo")).is_error
             assert lives(bench, key) == ["spawned"]
+
+
+async def test_reading_what_a_changed_server_offered_holds_nobody_up(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """The cache folder may be slow, or what was kept may be large."""
+    for key in ("a", "b"):
+        bench.stdio(key)
+        bench.skill(key, {key: ["echo"]})
+    called = threading.Event()
+
+    def slow(_files: OfferFiles, _server: Server) -> None:
+        assert called.wait(DEADLINE)
+
+    async with bench.proxy() as proxy:
+        for key in ("a", "b"):
+            await proxy.activate(key)
+        monkeypatch.setattr(OfferFiles, "read", slow)
+        change(bench, "a")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(reload, bench, proxy, full=True))
+            assert not (await proxy.call("b__echo")).is_error
+            called.set()
+        assert not (await proxy.call("a__echo")).is_error
