@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from proxy.core.errors import ProxyError
 from proxy.core.scope import Lists, ScopeId, ScopeState, announced
@@ -108,8 +109,9 @@ class Announcer:
             await self.announce_all()
 
     async def announce_all(self) -> None:
-        """Announce, scope by scope, what has changed for all of them."""
+        """Announce, scope by scope, what has changed for all of them; others have their turns in between."""
         for scope in await self._gate.store.scopes():
+            await checkpoint()
             if scope not in self._held:
                 try:
                     await self.announce(scope)

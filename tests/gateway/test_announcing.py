@@ -87,3 +87,25 @@ async def test_a_stable_listing_has_no_notices_for_what_is_activated():
 
     assert channel.sent
     assert not [told for told in notices.told if told[1] == "modern"]
+
+
+async def test_others_have_their_turns_while_many_scopes_are_told():
+    """However many there are: one turn at least for each."""
+    scopes = [ScopeId("namespace", str(number)) for number in range(50)]
+    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(every_kind(len(scopes))))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        announcer = Announcer(gate, Notices(), tasks, anyio.lowlevel.checkpoint)
+        for scope in scopes:
+            await gate.state(scope)
+        tasks.start_soon(others)
+        await announcer.announce_all()
+        assert turns >= len(scopes) - 1
+        tasks.cancel_scope.cancel()
