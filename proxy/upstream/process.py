@@ -21,6 +21,8 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 GRACE: Final = 1.2
 """Seconds a child has to end by itself once its input has ended, and again once it was asked by SIGTERM."""
+LAST_WORDS: Final = 0.8
+"""Seconds that a child has to end whose output has closed: who waits for an answer hears of it within one."""
 REAP: Final = 1.0
 """Seconds to see the end of a child that was killed."""
 POLL: Final = 0.01
@@ -57,7 +59,7 @@ class Child:
 
     async def last_words(self) -> str:
         """How it ended and its last lines of stderr, in one line; waits a moment for both."""
-        with anyio.move_on_after(GRACE):
+        with anyio.move_on_after(LAST_WORDS):
             await _ended(self._spawned)
             await self._stderr_ended.wait()
         code = self._spawned.process.returncode

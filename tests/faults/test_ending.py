@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from proxy.upstream import process
 from tests.conftest import Json, text_of
 from tests.faults.front import LONG, SHORT, FaultBench, complaint, front, works
 from tests.upstream.bench import alive, until
@@ -63,6 +64,17 @@ async def test_a_process_that_closes_its_output_and_lives_on_is_replaced(bench: 
         await until(lambda: not alive(bench.pids("a")[0]))
         await proxy.goes_on()
     assert proxy.runs() == 1
+
+
+async def test_what_is_lost_with_an_output_is_told_before_the_process_has_ended(
+    bench: FaultBench, monkeypatch: pytest.MonkeyPatch
+):
+    """However long it may take to end: whoever waits for the answer does not wait for that."""
+    monkeypatch.setattr(process, "GRACE", LONG)
+    bench.unruly("a", {"timeout": LONG})
+    async with front(bench) as proxy:
+        assert "closed its output" in complaint(await proxy.beside(("close", "stdout")))
+        bench.close()
 
 
 async def test_a_process_that_closes_its_input_is_replaced(bench: FaultBench):
