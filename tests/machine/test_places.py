@@ -48,8 +48,7 @@ class World:
 
     def becomes(self, server: Server | None) -> None:
         """The configuration has changed: the server is this now, or gone."""
-        self.clock.call_soon(self.pool.adopt, {} if server is None else {"server": server}, {})
-        self.clock.advance()
+        self.clock.outcome(self.pool.adopt({} if server is None else {"server": server}, {}))
 
     def held_by(self, scope: ScopeId | None) -> None:
         """Somebody needs it from now on."""
@@ -80,13 +79,9 @@ class World:
         return [tool["name"] for tool in offer.tools]
 
 
-def at_once(keep: Callable[[], object], limiter: object) -> Any:
+async def at_once(work: Callable[..., object], *args: object, **_options: object) -> object:
     """A thread that needs no time."""
-
-    async def run() -> None:
-        keep()
-
-    return run()
+    return work(*args)
 
 
 @contextmanager
