@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from proxy.store.state_file import CannotUse, Kept, StateFile
 
 log = structlog.stdlib.get_logger("proxy.store")
 
+AGAIN: Final = 5.0
+"""Seconds until what could not be written is tried again, if no change comes before."""
 FLUSH: Final = 1.0
 """Seconds on leaving for what is not yet written."""
 
@@ -107,11 +110,12 @@ class SqliteStore(MemoryStore):
                     await self._write()
                 if last:
                     break
-                await self._news.wait()
+                with anyio.move_on_after(AGAIN if self._pending else inf):
+                    await self._news.wait()
         self._done.set()
 
     async def _write(self) -> None:
-        """Write what is pending; after a failure it stays so until there is more."""
+        """Write what is pending; after a failure it stays so."""
         changes, self._pending = self._pending, {}
         new = changes.keys() - self._rows
         self._rows |= new

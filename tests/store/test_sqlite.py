@@ -14,7 +14,7 @@ import pytest
 from proxy.core.errors import TooManyScopes
 from proxy.core.scope import ScopeId, ScopeState, activated, connected, handed_out, offloaded
 from proxy.core.settings import PerKind, every_kind
-from proxy.store import state_file
+from proxy.store import sqlite, state_file
 from proxy.store.sqlite import SqliteStore
 from proxy.store.state_file import Kept
 from tests.conftest import PATIENCE
@@ -251,6 +251,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             done.append(len(changes))
 
     monkeypatch.setattr(state_file, "WRITE_WAIT", 0.0)
+    monkeypatch.setattr(sqlite, "AGAIN", 1000.0)
     monkeypatch.setattr(state_file.StateFile, "write", noted)
     return done
 
@@ -270,6 +271,19 @@ async def test_a_file_in_use_is_written_to_later(path: Path, said: Said, attempt
         assert rows(path) == {"a": ["during 1", "after 1", "during 2", "after 2"], "b": ["during 1", "during 2"]}
     warning = {"event": "state.not_written", "level": "warning", "file": str(path), "reason": "database is locked"}
     assert said == [warning, warning]
+
+
+async def test_what_could_not_be_written_is_tried_again_without_a_change(
+    path: Path, attempts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last change of a quiet evening is in the file, too."""
+    monkeypatch.setattr(sqlite, "AGAIN", 0.01)
+    async with running(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            await change(store, A, on("x"))
+            await until(lambda: attempts[:2] == [1, 1])
+        await until(lambda: rows(path) == {"a": ["x"]})
 
 
 async def test_scopes_that_end_leave_nothing_behind_while_the_file_cannot_be_written(
