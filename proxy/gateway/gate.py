@@ -15,7 +15,7 @@ from proxy.core.skill_tool import skill_call_tool, skill_tool
 from proxy.ports import ScopeStore, Upstreams
 
 DEFAULTS: Final = Settings()
-SIGHTS: Final = 256
+SIGHTS: Final = 64
 """How many pairs of an inventory and a set of active skills are remembered with what they show."""
 
 

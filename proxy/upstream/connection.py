@@ -1,7 +1,7 @@
 """One connection to one server: requests go out and results come back as parsed JSON."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
@@ -116,7 +116,7 @@ class Connection:
     async def offer(self, before: Offer | None = None, kinds: Collection[ListKind] = LISTS) -> Offer:
         """Everything the server offers, all pages of each list; of resources and prompts what can be read.
 
-        `kinds`: the lists to read; the others are as `before`.
+        `kinds`: the lists to read; the others are as `before`, as are resources and prompts that cannot be read now.
 
         Raises:
             CannotStart: its list of tools could not be read.
@@ -131,12 +131,12 @@ class Connection:
             offer = replace(offer, tools=self._sound(Offer.of(tools=tools).tools))
             self._stamp.learn(offer.tools)
         if "resources" in kinds and has.get("resources") is not None:
-            resources = await self._besides("resources/list", "resources")
-            templates = await self._besides("resources/templates/list", "resourceTemplates")
+            resources = await self._besides("resources/list", "resources", offer.resources)
+            templates = await self._besides("resources/templates/list", "resourceTemplates", offer.templates)
             read = Offer.of(resources=resources, templates=templates)
             offer = replace(offer, resources=read.resources, templates=read.templates)
         if "prompts" in kinds and has.get("prompts") is not None:
-            prompts = await self._besides("prompts/list", "prompts")
+            prompts = await self._besides("prompts/list", "prompts", offer.prompts)
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
         return offer
 
@@ -241,13 +241,13 @@ class Connection:
                 log.warning("server.tool_left_out", server=self._server.key, tool=tool["name"], reason=problem)
         return tuple(sound)
 
-    async def _besides(self, method: str, key: str) -> list[object]:
-        """A list whose failure costs itself alone."""
+    async def _besides(self, method: str, key: str, before: Iterable[object]) -> Iterable[object]:
+        """A list whose failure costs itself alone: it stays as it was."""
         try:
             return await self._pages(method, key)
         except ProxyError as error:
             log.warning("server.list_failed", server=self._server.key, method=method, reason=str(error))
-            return []
+            return before
 
     async def _pages(self, method: str, key: str) -> list[object]:
         """Every page of a list; a cursor that comes twice, or too many pages, end it."""

@@ -24,6 +24,8 @@ KEEP_ALIVE: Final = [
 ]
 
 
+GIVEN_UP: Final = 2
+"""Refusals in a row after which the SDK does not ask for the server's own stream any more."""
 UNCLEAR: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED)
 """With which some servers refuse a session that they do not know; the specification has 404 for that."""
 SHORT: Final = 64 * 1024
@@ -60,6 +62,7 @@ class HttpClient(httpx2.AsyncClient):
     status: int | None = None
     on_gone: Callable[[], None] | None = None
     _has_stream = False
+    _failures = 0
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the base's own
         """Send as the base class does, and note what became of it."""
@@ -72,7 +75,7 @@ class HttpClient(httpx2.AsyncClient):
             if noted is not None and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                 noted.refused = True
             if request.method == "GET":
-                self._stream(opened=False)
+                self._stream(failures=GIVEN_UP)
             raise
         _keep_alive(response)
         self.session_id = response.headers.get("mcp-session-id", self.session_id)
@@ -83,14 +86,16 @@ class HttpClient(httpx2.AsyncClient):
                 if noted.status in UNCLEAR and 0 < int(response.headers.get("content-length", 0)) < SHORT:
                     noted.why = (await response.aread()).decode("utf-8", "replace")
         elif request.method == "GET":
-            self._stream(opened=response.is_success)
+            unknown = response.status_code == HTTPStatus.NOT_FOUND
+            self._stream(failures=0 if response.is_success else GIVEN_UP if unknown else 1)
         return response
 
-    def _stream(self, *, opened: bool) -> None:
+    def _stream(self, *, failures: int) -> None:
         """The server's own stream could be opened, or could not, which tells something where it was open before."""
-        if not opened and self._has_stream and self.on_gone is not None:
+        self._failures = self._failures + failures if failures else 0
+        if self._failures >= GIVEN_UP and self._has_stream and self.on_gone is not None:
             self.on_gone()
-        self._has_stream = self._has_stream or opened
+        self._has_stream = self._has_stream or not failures
 
     async def farewell(self, server: HttpServer) -> None:
         """End the session that the server opened, if any (2025-11-25, session management)."""

@@ -240,19 +240,24 @@ class Life:
             tasks.cancel_scope.cancel()
 
     async def _follow(self, connection: Connection, offer: Offer) -> None:
-        """Keep up with what the server changes in its lists."""
+        """Keep up with what the server changes in its lists; if its tools cannot be read, they are again later."""
+        pause = FIRST_PAUSE
         while True:
             await connection.changes.wait()
             await anyio.sleep(COALESCE)
             kinds = connection.changes.take()
             try:
-                offer = await connection.offer(offer, kinds)
+                offer, wait = await connection.offer(offer, kinds), 0.0
             except CannotStart as error:
                 log.warning("server.list_failed", server=self.server.key, method="tools/list", reason=str(error))
-                offer = await connection.offer(offer, kinds - {"tools"})
+                offer, wait = await connection.offer(offer, kinds - {"tools"}), pause
             await checkpoint_if_cancelled()
             if self.connection is connection:  # else another has taken its place, and it only ends its calls
                 self._on_offer(offer)
+            pause = min(2 * wait, LONGEST_PAUSE) or FIRST_PAUSE
+            if wait:
+                await anyio.sleep(wait)
+                connection.changes.note("tools")
 
     def _up(self, connection: Connection, offer: Offer) -> None:
         self.connection = self._attempt.connection = connection

@@ -1,15 +1,12 @@
 """What the servers offer to each scope, or offered last, and that it has changed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.scope import ScopeId
-
-INVENTORIES: Final = 1024
-"""How many different inventories are remembered; scopes to which the same is offered share one."""
 
 Place: TypeAlias = tuple[str, ScopeId | None]
 """A server, and the scope that has a connection of its own to it; None where all scopes share one."""
@@ -38,8 +35,6 @@ class Offers:
         if scope not in self._inventories:
             offers = {place[0]: offer for place in places() if (offer := self._of(place)) is not None}
             same = tuple(map(id, offers.values()))
-            if len(self._known) >= INVENTORIES:
-                self._known.clear()
             self._inventories[scope] = self._known.setdefault(same, offers)
         return self._inventories[scope]
 
@@ -85,6 +80,7 @@ class Offers:
 
     def _renew(self) -> None:
         self._inventories.clear()
+        self._known.clear()  # what is no longer offered is not kept for those who never ask again
         self._version += 1
         self._changed.set()
         self._changed = anyio.Event()

@@ -77,7 +77,9 @@ class Pool:
         once something has changed.
         """
         anew = {key: server for key, server in servers.items() if self._servers.get(key) != server}
-        kept = await anyio.to_thread.run_sync(self._read_kept, anew, abandon_on_cancel=True) if anew else {}
+        kept: dict[str, Offer] = {}
+        if self._kept is not None and anew:
+            kept = await anyio.to_thread.run_sync(self._read_kept, anew, abandon_on_cancel=True)
         before, self._servers, self._unstartable = self._servers, servers, unstartable
         for place, life in list(self._lives.items()):
             key = place[0]

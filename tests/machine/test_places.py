@@ -195,7 +195,7 @@ def test_servers_that_are_tried_again_put_off_nobody():
     with world(slow) as here:
         here.double.opening = "hangs"
         servers = {"server": slow, **restless}
-        here.clock.call_soon(here.pool.adopt, servers, {})
+        here.clock.outcome(here.pool.adopt(servers, {}))
         here.clock.call_soon(here.pool.hold, HERE, servers)
         here.clock.advance()
         wait = here.clock.create_task(here.pool.settled(servers, HERE, 5.0))

@@ -41,9 +41,9 @@ class Faults:
 
     `log`: where it notes what happens to it, as JSON lines. `release`: it answers nothing before this file exists.
     `dies`: it ends at once; `dies_at_call`: in the n-th call; both with exit code 3. With `dies`, `once`: only while
-    this file does not exist; `given`: only when this file exists. `stubborn`: of `eof` and `term`, what it ignores.
-    `grandchild`: `polite` or `stubborn`, a process of its own that it leaves behind. `page`: tools on a page;
-    `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know, and
+    this file does not exist; `given`, also with `fails`: only when this file exists. `stubborn`: of `eof` and `term`,
+    what it ignores. `grandchild`: `polite` or `stubborn`, a process of its own that it leaves behind. `page`: tools on
+    a page; `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know, and
     `lost_text` what it says then, a JSON-RPC error by default. `status`: the HTTP status of every answer. `fails`: a
     method that it declares and that ends in an error.
     """
@@ -157,7 +157,7 @@ class Server:
         gone: Callable[[], bool],
     ) -> Message | None:
         """The `result` or `error` member of a response."""
-        if method == self.faults.fails:
+        if method == self.faults.fails and (not self.faults.given or Path(self.faults.given).exists()):
             return error(-32603, "the database is down")
         if method == "tools/call":
             return self.call(message["id"], params, notify, gone)

@@ -60,6 +60,24 @@ async def test_a_list_of_tools_that_fails_is_the_reason(bench: Bench):
     assert told == {"a": "its list of tools could not be read: the database is down"}
 
 
+async def test_a_changed_list_that_cannot_be_read_is_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """By itself, until it can be; what was there stays meanwhile."""
+    monkeypatch.setattr("proxy.upstream.life.FIRST_PAUSE", 0.01)
+    down = bench.file("down")
+    bench.stdio("a", fails="tools/list", given=str(down))
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        await proxy.activate("one")
+        down.touch()
+        await proxy.call("a__wait", until=str(down), then=str(down))
+        await bench.event("a", "request", method="tools/list", count=4)
+        assert "a__echo" in await proxy.tools()
+        down.unlink()
+        read = len(bench.events("a", "request", method="tools/list"))
+        await bench.event("a", "request", method="tools/list", count=read + 1)
+        assert "a__echo" in await proxy.tools()
+
+
 NOISE = (
     "Server started\n",
     "\n",
