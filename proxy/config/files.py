@@ -6,10 +6,18 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import Final
+
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a file that is read: no configuration comes near, and reading YAML holds up everything else meanwhile."""
 
 
 class _ReadOnce(OSError):
     """A pipe or a device: what it held is gone once it is read, and reading it may have no end."""
+
+
+class _TooLarge(OSError):
+    """A file that was named by mistake, or grows without an end."""
 
 
 class Files:
@@ -25,14 +33,17 @@ class Files:
     def read(self, path: Path) -> bytes:
         """The content of a file.
 
-        Raises `OSError`, or `ValueError` where the path can be none.
+        Raises `OSError`, also where it holds more than `LARGEST`, or `ValueError` where the path can be none.
         """
         try:
             mode = path.stat().st_mode
             special = not S_ISREG(mode) and not S_ISDIR(mode)
             if special and self._again:
                 raise _ReadOnce(errno.EINVAL, "it is a pipe or a device, which is read at the start only")
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+            if len(content) > LARGEST:
+                raise _TooLarge(errno.EFBIG, f"it holds more than {LARGEST // 1024**2} MiB")
         except (OSError, ValueError) as error:
             self.digests[path] = type(error).__name__
             raise

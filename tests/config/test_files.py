@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.files import Files, digests
-from proxy.config.load import load
+from proxy.config.files import LARGEST, Files, digests
+from proxy.config.load import Refused, load
 
 
 def test_a_configuration_knows_every_file_it_was_read_from(room):
@@ -46,6 +46,23 @@ def test_only_the_content_tells_a_change(tmp_path):
     missing = digests([file])
     file.mkdir()
     assert len({each[file] for each in (first, second, missing, digests([file]))}) == 4
+
+
+def test_a_file_that_is_too_large_is_refused_unread(room):
+    """No configuration is: reading it as YAML would hold up everything that the proxy does."""
+    room.file.write_text("#" * LARGEST)
+    assert load(room.file, {}).empty
+    room.file.write_text("#" * (LARGEST + 1))
+    with pytest.raises(Refused) as refused:
+        load(room.file, {})
+    assert [problem.what for problem in refused.value.problems] == ["the file cannot be read: it holds more than 4 MiB"]
+
+
+def test_an_env_file_without_an_end_is_refused(room):
+    """Such as a device, which is read at the start."""
+    room.file.write_text("env_file: /dev/zero")
+    with pytest.raises(Refused, match="/dev/zero cannot be read: it holds more than 4 MiB"):
+        load(room.file, {})
 
 
 def test_a_pipe_is_read_once_and_then_left_alone():
