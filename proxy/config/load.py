@@ -78,7 +78,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         if entry.on
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
-    state_file = _state_file(parts.proxy.state, around, findings)
+    state_file = _state_file(parts.proxy.state, around, files, findings)
     if findings.problems:
         raise Refused(findings.problems)
 
@@ -165,8 +165,8 @@ def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tupl
     return tokens, values
 
 
-def _state_file(state: StateBlock, around: Surroundings, findings: Findings) -> str | None:
-    """The absolute path of the file that remembers scopes, if there is to be one."""
+def _state_file(state: StateBlock, around: Surroundings, files: Files, findings: Findings) -> str | None:
+    """The absolute path of the file that remembers scopes, if there is to be one; none of `files` that were read."""
     place: Place = ("proxy", "state")
     if state.backend == "memory":
         if state.path is not None:
@@ -177,7 +177,17 @@ def _state_file(state: StateBlock, around: Surroundings, findings: Findings) -> 
         return None
     if fault := in_a_path(state.path):
         findings.problem((*place, "path"), fault)
-    return str(located(state.path, around.folder, around.environ))
+    path = located(state.path, around.folder, around.environ)
+    if any(_same(path, file) for file in files.digests):
+        findings.problem((*place, "path"), "the configuration is read from this file: write the path of one of its own")
+    return str(path)
+
+
+def _same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):  # it is not there, or no path at all
+        return False
 
 
 def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry]) -> Catalogue:

@@ -224,3 +224,12 @@ env_file: none.env
         ["12", "proxy.log_level"],
         ["13", "env_file"],
     ]
+
+
+@pytest.mark.parametrize("path", ["skills.yaml", "./link.db", "all.env"])
+def test_the_state_is_not_written_over_a_file_of_the_configuration(room, path):
+    """It would be set aside as damaged, and a database be in its place."""
+    (room.folder / "all.env").write_text("A=1")
+    (room.folder / "link.db").symlink_to("skills.yaml")
+    (problem,) = room.problems(f"env_file: all.env\nproxy: {{state: {{backend: sqlite, path: {path}}}}}")
+    assert problem.endswith("path: the configuration is read from this file: write the path of one of its own")
