@@ -1,11 +1,14 @@
-"""What SIGHUP means: the terminal is gone and the program ends with it, or its user wants the configuration read."""
+"""What SIGHUP means: the terminal is gone, and the program ends with it, or its user wants the configuration read."""
 
 import errno
 import os
 import signal
+from typing import Literal, TypeAlias
 
 import anyio
 
+Meaning: TypeAlias = Literal["read", "end", "nothing"]
+"""Read the configuration; end with the terminal; nothing, where the program was started to outlive its terminal."""
 TERMINAL = "/dev/tty"
 """Opens where the process has a controlling terminal, whatever its standard streams are."""
 GONE = (errno.ENXIO, errno.EIO)
@@ -17,16 +20,20 @@ class Hangup:
     """Made before SIGHUP gets a handler, since it remembers what held then. For systems that have the signal."""
 
     def __init__(self) -> None:
-        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as nohup starts a program: it is to outlive ...
-        self._ends_with_terminal = not ignored and _terminal_error() is None  # ... the terminal
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as nohup starts a program
+        self._without_terminal: Meaning = "nothing" if ignored else "end"
+        self._has_terminal = _terminal_error() is None
 
-    async def ends_the_program(self) -> bool:
-        """Whether the SIGHUP that has just come says that the terminal is gone and the program should end, too."""
-        if not self._ends_with_terminal:
-            return False
+    async def meaning(self) -> Meaning:
+        """What the SIGHUP that has just come means."""
+        if not self._has_terminal:
+            return "read"
         if _terminal_error() not in GONE:
             await anyio.sleep(LATE)
-        return _terminal_error() in GONE
+        if _terminal_error() not in GONE:
+            return "read"
+        self._has_terminal = False  # it goes but once: whoever sends the next signal is somebody
+        return self._without_terminal
 
 
 def _terminal_error() -> int | None:

@@ -140,6 +140,8 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
         _open_standard_streams()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)  # until the program can end in order
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            signal.signal(signal.SIGHUP, _go_on)  # the configuration has just been read
         with Early(_at_once(loaded) if arguments.transport == "stdio" else ()) as early:
             _import_structlog()
             from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
@@ -156,6 +158,10 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(GOOD)
+
+
+def _go_on(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 def _import_structlog() -> None:

@@ -98,11 +98,12 @@ async def _obey_signals(
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
-            if number == signal.SIGHUP and not await hangup.ends_the_program():
+            meaning = await hangup.meaning() if number == signal.SIGHUP else "end"
+            if meaning == "read":
                 watcher.hangup()
-                continue
-            log.info("proxy.stopping", signal=number.name)
-            work.cancel()
+            elif meaning == "end":
+                log.info("proxy.stopping", signal=number.name)
+                work.cancel()
 
 
 def _tell(proxy: Running, bound: socket) -> None:

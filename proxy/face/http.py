@@ -196,4 +196,5 @@ async def _watch(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
         await anyio.sleep_forever()
     finally:
         server.should_exit = True
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that streams end with the program is no error
+        for name in ("uvicorn.error", "mcp"):  # that requests end with the program is no error
+            logging.getLogger(name).setLevel(logging.CRITICAL)

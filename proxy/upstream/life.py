@@ -33,6 +33,8 @@ LAST_WORDS: Final = 0.3
 DRAIN: Final = 5.0
 """Seconds that answers still have to arrive when a connection is lost."""
 
+REPLACED: Final = "the configuration has changed"
+
 Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
@@ -159,13 +161,13 @@ class Life:
             log.debug("server.watch_failed", server=self.server.key, reason=str(error))
             return {}
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         """End it now; it can be needed again."""
         self._forget_pause()
         self._rest.cancel()
         self.connection = None
         if self.runs:
-            self._set("stopped")
+            self._set("stopped", why)
         self._attempt.scope.cancel()
 
     def retire(self, within: float) -> None:
@@ -173,7 +175,7 @@ class Life:
         self._holders.clear()
         connection, self.connection = self.connection, None
         if connection is None:
-            self.stop()
+            self.stop(REPLACED)
         else:
             self._tasks.start_soon(self._stop_when_done, connection, within)
 
@@ -185,7 +187,8 @@ class Life:
             return
         before, self.ended = self.ended, anyio.Event()
         self.began = anyio.current_time()
-        self._set("starting")
+        waits = isinstance(self.server, StdioServer) and not before.is_set()
+        self._set("starting", "the process before it ends first" if waits else "")
         self._tasks.start_soon(self._own, self._attempt, before, self.ended)
 
     async def _own(self, attempt: _Attempt, before: anyio.Event, ended: anyio.Event) -> None:
@@ -270,7 +273,7 @@ class Life:
         """Note, once, that this connection is no more; a newer one is left alone."""
         if self.connection is connection:
             self.connection = None
-            self._down("failed" if self._holders else "idle", f"the connection was lost: {why or 'it closed'}")
+            self._down("failed" if self._holders else "idle", f"it was lost: {why or 'the connection closed'}")
 
     def _down(self, state: ServerState, why: str) -> None:
         """It is not there: while somebody holds it, it is tried again after a pause."""
@@ -305,7 +308,7 @@ class Life:
     async def _stop_when_done(self, connection: Connection, within: float) -> None:
         await connection.drained(within)
         connection.over.set()  # a call that still waits for its turn has not begun: it goes to what takes its place
-        self.stop()
+        self.stop(REPLACED)
 
     async def _stop_when_idle(self, rest: anyio.CancelScope, connection: Connection, seconds: float) -> None:
         with rest:

@@ -43,9 +43,9 @@ class Faults:
     `dies`: it ends at once; `dies_at_call`: in the n-th call; both with exit code 3. With `dies`, `once`: only while
     this file does not exist; `given`, also with `fails`: only when this file exists. `stubborn`: of `eof` and `term`,
     what it ignores. `grandchild`: `polite` or `stubborn`, a process of its own that it leaves behind. `page`: tools on
-    a page; `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know, and
-    `lost_text` what it says then, a JSON-RPC error by default. `status`: the HTTP status of every answer. `fails`: a
-    method that it declares and that ends in an error.
+    a page; `cursors`: `good`, `repeated` or `endless`. `lost_session`: the HTTP status for a session it does not know,
+    and `lost_text` what it says then, a JSON-RPC error by default. `status`: the HTTP status of every answer. `fails`:
+    a method that it declares and that ends in an error.
     """
 
     log: str

@@ -131,7 +131,7 @@ async def test_what_nobody_took_is_killed_when_the_client_never_comes(bench: Ben
     assert spawned(bench) == {"a": 1, "b": 1}
 
 
-@pytest.mark.parametrize(("how", "code"), [("error", 7), ("SIGINT", 0)])
+@pytest.mark.parametrize(("how", "code"), [("error", 7), ("SIGINT", 0), ("SIGHUP", 0)])
 def test_what_nobody_took_is_killed_when_the_program_ends_before_it_serves(bench: Bench, how: str, code: int):
     """No process is left when the program is over, nor one that it has left behind."""
     bench.stdio("a", stubborn=STUBBORN, grandchild="stubborn")
