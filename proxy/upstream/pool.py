@@ -53,6 +53,7 @@ class Pool:
         self._own_scope = own
         self._start = spawn if early is None else early.take
         self._lives: dict[Place, Life] = {}
+        self._ending: dict[Place, anyio.Event] = {}
         self._held: dict[ScopeId | None, frozenset[Place]] = {}
         self._kept = kept
         self._offers = Offers(self._read_kept(servers), self._keep)
@@ -80,14 +81,12 @@ class Pool:
         kept: dict[str, Offer] = {}
         if self._kept is not None and anew:
             kept = await anyio.to_thread.run_sync(self._read_kept, anew, abandon_on_cancel=True)
-        before, self._servers, self._unstartable = self._servers, servers, unstartable
+        self._servers, self._unstartable = servers, unstartable
         for place, life in list(self._lives.items()):
             key = place[0]
             if key in anew or key not in servers:
-                del self._lives[place]
+                self._clear(place)
                 life.retire(REPLACE_WITHIN)
-                if key in servers and servers[key].isolation == before[key].isolation:
-                    self._life(place).ended = life.ended
         self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), kept)
         for scope, held in list(self._held.items()):
             self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
@@ -200,7 +199,7 @@ class Pool:
         self._offers.forget(scope)
         for place, life in list(self._lives.items()):
             if place[1] == scope:
-                del self._lives[place]
+                self._clear(place)
                 life.stop()
             elif life.connection is not None:
                 life.connection.forget(scope)
@@ -229,7 +228,19 @@ class Pool:
                 full=lambda: self._full(server),
                 on_offer=partial(self._offers.note, place),
             )
+            if place in self._ending:
+                self._lives[place].ended = self._ending[place]
         return self._lives[place]
+
+    def _clear(self, place: Place) -> None:
+        """What is in a place is to end; what comes there next waits for that."""
+        ended = self._ending[place] = self._lives.pop(place).ended
+        self._start_soon(self._cleared, place, ended)
+
+    async def _cleared(self, place: Place, ended: anyio.Event) -> None:
+        await ended.wait()
+        if self._ending.get(place) is ended:
+            del self._ending[place]
 
     def _full(self, server: Server) -> str:
         """Why no further connection to a server may be made, if that is so; one that nobody needs makes room."""

@@ -161,6 +161,22 @@ def test_what_a_server_that_was_replaced_says_of_its_tools_counts_no_more():
         assert call.done()
 
 
+def test_a_scope_that_comes_back_waits_for_the_end_of_its_own_process():
+    """It had ended a moment ago; nothing is remembered of it once its process is gone."""
+    with world(replace(STDIO, isolation="scope")) as here:
+        here.double.lingers = 4.0
+        here.held_by(HERE)
+        first = here.process
+        here.clock.call_soon(here.pool.release, HERE)
+        here.clock.advance(1)
+        here.held_by(HERE)
+        assert here.double.running == [first]
+        here.clock.advance(10)
+        assert here.process is not first
+        assert here.pool.status("server", HERE).state == "ready"
+        assert not here.pool._ending
+
+
 def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobody():
     """The proxy itself holds those alone that all scopes share."""
     with world(STDIO) as here:
