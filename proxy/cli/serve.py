@@ -87,9 +87,7 @@ async def _reload(proxy: Running, reload: Reload) -> None:
         log.exception("config.not_applied")
 
 
-async def _obey_signals(
-    work: anyio.CancelScope, watcher: Watcher, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
+async def _obey_signals(work: anyio.CancelScope, watcher: Watcher, *, task_status: TaskStatus[None]) -> None:
     """SIGINT and SIGTERM end the program, SIGHUP has it read its configuration, where its terminal is not gone."""
     if sys.platform == "win32":
         task_status.started()

@@ -58,9 +58,7 @@ def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
     here, there = before.catalogue.naming, after.catalogue.naming
     if here.limit != there.limit:
         found["settings_changed"].append("name_limit")
-    found["prefixes_changed"] = [
-        key for key in _differing(here.prefixes, there.prefixes) if key in here.prefixes and key in there.prefixes
-    ]
+    found["prefixes_changed"] = _compared("prefixes", here.prefixes, there.prefixes)["prefixes_changed"]
     return {kind: names for kind, names in found.items() if names}
 
 

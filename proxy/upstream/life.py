@@ -76,7 +76,8 @@ class Life:
         self.connection: Connection | None = None
         self.began = -inf
         self.watched: frozenset[str] = frozenset()
-        self.ended = _set()
+        self.ended = anyio.Event()
+        self.ended.set()
         self._scope = scope
         self._tasks = tasks
         self._open = open_
@@ -279,7 +280,6 @@ class Life:
         """It is not there: while somebody holds it, it is tried again after a pause."""
         if anyio.current_time() - self._up_since >= STEADY:
             self._attempts = 0
-        pause = 0.0
         if self._holders:
             longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._attempts, 10))
             pause = longest * random.uniform(0.5, 1)  # noqa: S311 - no secret: servers shall not all be tried at once
@@ -327,12 +327,6 @@ class Life:
         if state != "starting":
             self._attempt.why_not = self._reason or state
             self._attempt.settled.set()
-
-
-def _set() -> anyio.Event:
-    event = anyio.Event()
-    event.set()
-    return event
 
 
 async def _last_words(connection: Connection) -> str:

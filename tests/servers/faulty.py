@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
@@ -425,15 +425,15 @@ def serve_http(server: Server) -> None:
     http.serve_forever(poll_interval=TICK)
 
 
-def main() -> None:
-    """Run the server that the command line describes."""
-    server = Server(Faults.read(sys.argv[1]))
+S = TypeVar("S", bound=Server)
+
+
+def run(kind: Callable[[Faults], S], stdio: Callable[[S], None], http: Callable[[S], None]) -> None:
+    """Run a server of this kind as the command line describes it."""
+    server = kind(Faults.read(sys.argv[1]))
     server.begin()
-    if server.faults.port:
-        serve_http(server)
-    else:
-        serve_stdio(server)
+    (http if server.faults.port else stdio)(server)
 
 
 if __name__ == "__main__":
-    main()
+    run(Server, serve_stdio, serve_http)

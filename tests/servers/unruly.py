@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.servers.faulty import FOREVER, HINTS, TICK, Faults, Handler, Http, Message, Server, error, tool
+from tests.servers.faulty import FOREVER, HINTS, TICK, Faults, Handler, Http, Message, Server, error, run, tool
 
 ROOT = Path(__file__).parents[2]
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -419,15 +419,5 @@ def serve_http(server: Unruly) -> None:
     http.serve_forever(poll_interval=TICK)
 
 
-def main() -> None:
-    """Run the server that the command line describes."""
-    server = Unruly(Faults.read(sys.argv[1]))
-    server.begin()
-    if server.faults.port:
-        serve_http(server)
-    else:
-        serve_stdio(server)
-
-
 if __name__ == "__main__":
-    main()
+    run(Unruly, serve_stdio, serve_http)
