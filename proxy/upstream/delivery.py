@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+import anyio
 import httpx2
 
 from proxy.core.server import HttpServer
@@ -30,6 +31,10 @@ UNCLEAR: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED)
 """With which some servers refuse a session that they do not know; the specification has 404 for that."""
 SHORT: Final = 64 * 1024
 """Bytes of an answer that is read for what it says."""
+FAREWELL: Final = 1.5
+"""Seconds for telling a server that a request, or the session, is given up."""
+_CANCELLED: Final = b'{"jsonrpc":"2.0","method":"notifications/cancelled"'
+"""How the SDK's `notifications/cancelled` begins."""
 
 
 @dataclass(eq=False)
@@ -67,6 +72,8 @@ class HttpClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the base's own
         """Send as the base class does, and note what became of it."""
         noted = delivery.get()
+        if request.content.startswith(_CANCELLED):
+            return await self._tell(request, **options)
         if noted is not None and request.method == "GET" and "last-event-id" in request.headers:
             await noted.poll()
         try:
@@ -90,6 +97,12 @@ class HttpClient(httpx2.AsyncClient):
             self._stream(failures=0 if response.is_success else GIVEN_UP if unknown else 1)
         return response
 
+    async def _tell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - as `send`
+        """Send what the server has to hear although the connection may be ending; nothing waits for its answer long."""
+        with anyio.move_on_after(FAREWELL, shield=True):
+            return await super().send(request, **options)
+        return httpx2.Response(HTTPStatus.ACCEPTED, request=request)
+
     def _stream(self, *, failures: int) -> None:
         """The server's own stream could be opened, or could not, which tells something where it was open before."""
         self._failures = self._failures + failures if failures else 0
@@ -100,7 +113,7 @@ class HttpClient(httpx2.AsyncClient):
     async def farewell(self, server: HttpServer) -> None:
         """End the session that the server opened, if any (2025-11-25, session management)."""
         if self.session_id is not None:
-            with suppress(httpx2.HTTPError):
+            with anyio.move_on_after(FAREWELL, shield=True), suppress(httpx2.HTTPError):
                 await self.delete(server.url, headers={"mcp-session-id": self.session_id})
 
 

@@ -33,8 +33,6 @@ LAST_WORDS: Final = 0.3
 DRAIN: Final = 5.0
 """Seconds that answers still have to arrive when a connection is lost."""
 
-REPLACED: Final = "the configuration has changed"
-
 Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]
 
 
@@ -171,14 +169,14 @@ class Life:
             self._set("stopped", why)
         self._attempt.scope.cancel()
 
-    def retire(self, within: float) -> None:
+    def retire(self, within: float, why: str = "") -> None:
         """End it for good, when its calls are done, at most after `within` seconds; no new call gets it."""
         self._holders.clear()
         connection, self.connection = self.connection, None
         if connection is None:
-            self.stop(REPLACED)
+            self.stop(why)
         else:
-            self._tasks.start_soon(self._stop_when_done, connection, within)
+            self._tasks.start_soon(self._stop_when_done, connection, within, why)
 
     def _begin(self) -> None:
         self._forget_pause()
@@ -305,10 +303,10 @@ class Life:
             self._rest = anyio.CancelScope()
             self._tasks.start_soon(self._stop_when_idle, self._rest, self.connection, self.server.idle_stop)
 
-    async def _stop_when_done(self, connection: Connection, within: float) -> None:
+    async def _stop_when_done(self, connection: Connection, within: float, why: str) -> None:
         await connection.drained(within)
         connection.over.set()  # a call that still waits for its turn has not begun: it goes to what takes its place
-        self.stop(REPLACED)
+        self.stop(why)
 
     async def _stop_when_idle(self, rest: anyio.CancelScope, connection: Connection, seconds: float) -> None:
         with rest:

@@ -20,8 +20,11 @@ from proxy.upstream.life import Life
 from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
 
+REPLACED: Final = "the configuration has changed"
 REPLACE_WITHIN: Final = 30.0
 """Seconds that the calls of a server have to end when its configuration has changed."""
+GIVE_UP_WITHIN: Final = 1.0
+"""Seconds that the calls of a scope that is over have to be given up, which its servers are told."""
 
 
 class Pool:
@@ -86,7 +89,7 @@ class Pool:
             key = place[0]
             if key in anew or key not in servers:
                 self._clear(place)
-                life.retire(REPLACE_WITHIN)
+                life.retire(REPLACE_WITHIN, REPLACED)
         self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), kept)
         for scope, held in list(self._held.items()):
             self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
@@ -200,7 +203,7 @@ class Pool:
         for place, life in list(self._lives.items()):
             if place[1] == scope:
                 self._clear(place)
-                life.stop()
+                life.retire(GIVE_UP_WITHIN)
             elif life.connection is not None:
                 life.connection.forget(scope)
 

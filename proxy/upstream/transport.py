@@ -29,8 +29,6 @@ from proxy.upstream.spawn import Spawned
 SSE_READ_TIMEOUT: Final = 24 * 3600.0
 """Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
 CONNECT_TIMEOUT: Final = 10.0
-FAREWELL: Final = 1.5
-"""Seconds for telling a server that the session is over."""
 
 Streams: TypeAlias = tuple[Any, Any]
 """A transport's message streams, reading and writing; the SDK keeps their type to itself."""
@@ -116,8 +114,7 @@ async def transport(
                     client.on_gone = dispatcher.over.set
                     yield Transport(dispatcher, dispatcher.over, http=client)
             finally:
-                with anyio.move_on_after(FAREWELL, shield=True):
-                    await client.farewell(server)
+                await client.farewell(server)
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Json, text_of
 from tests.faults.front import LONG, SHORT, FaultBench, complaint, front, works
+from tests.upstream.bench import until
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +92,19 @@ async def test_an_event_stream_that_ends_early_is_told(
         complaint(await proxy.beside(*before, ("close", "stream"), tool=tool))
         await proxy.goes_on()
     assert proxy.runs(tool) == runs
+
+
+async def test_a_cancellation_that_is_not_answered_holds_up_nobody(bench: FaultBench):
+    """It goes out before whatever comes after it, but what comes after it does not wait for its answer for ever."""
+    await bench.unruly_http("a", {"timeout": LONG}, era="handshake")
+    async with front(bench) as proxy:
+        bench.mood("a", status=-1, methods=["notifications/cancelled"])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy.act, ("wait", "/nowhere"))
+            await until(lambda: bool(bench.events("a", "ran")))
+            tasks.cancel_scope.cancel()
+        await proxy.goes_on()
+    assert len(bench.events("a", "refused")) == 1
 
 
 @contextmanager

@@ -309,19 +309,19 @@ async def test_a_client_that_does_not_answer_in_time_has_not_answered():
 @pytest.mark.anyio
 async def test_a_modern_server_s_state_is_sealed_on_its_way_and_open_at_its_server():
     """Everything else goes through as it is, both ways; where there is no state, none is made."""
-    wanted = wanting({"k": form("one")}, requestState="s1", other=1)
+    wanted = wanting({"k": form("one")}, requestState="state 1", other=1)
     link = Modern(results=[wanted, wanting({"k": form("two")}), DONE])
     async with rounds_of() as (asked, _):
         first = await exchange(asked, link, modern())
-        assert "s1" not in first["requestState"]
-        assert {**first, "requestState": "s1"} == wanted
+        assert "state 1" not in first["requestState"]
+        assert {**first, "requestState": "state 1"} == wanted
         second = await exchange(
             asked, link, modern(), requestState=first["requestState"], inputResponses={"k": {"a": 1}}
         )
         assert second == wanting({"k": form("two")})
         assert await exchange(asked, link, modern(), inputResponses={"k": {"a": 2}}) == DONE
     assert [params for _, params in link.asked[1:]] == [
-        {**CALL, "requestState": "s1", "inputResponses": {"k": {"a": 1}}},
+        {**CALL, "requestState": "state 1", "inputResponses": {"k": {"a": 1}}},
         {**CALL, "inputResponses": {"k": {"a": 2}}},
     ]
 

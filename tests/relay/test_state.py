@@ -232,15 +232,17 @@ async def test_client_that_leaves_with_a_question_open(world: World, namespace: 
     talk = world.talks["own-handshake"]
     begun: list[Json] = []
 
-    def gone() -> bool:
-        return bool([entry for entry in talk.received("gone") if entry["connection"] == begun[0]["connection"]])
+    def heard() -> list[str]:
+        entries = [entry for entry in talk.received() if entry.get("connection") == begun[0]["connection"]]
+        return [entry["method"] for entry in entries]
 
     async with answering(world.proxy.url, "legacy", user) as peer, anyio.create_task_group() as tasks:
         await peer.skill("activate", "own-handshake")
         tasks.start_soon(peer.call, "own-handshake__ask", {"rounds": [{"a": form("?")}], "key": namespace})
         await user.until_asked()
         begun += talk.of("tools/call", namespace)
-        assert not gone()
+        assert "gone" not in heard()
         tasks.cancel_scope.cancel()
-    await until(gone)
+    await until(lambda: {"gone", "DELETE"} <= set(heard()))
+    assert heard().index("notifications/cancelled") < heard().index("DELETE")
     assert talk.of("done", namespace) == []

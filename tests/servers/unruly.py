@@ -34,8 +34,9 @@ class Mood:
 
     `crashes`: it ends at a start, with exit code 3, as long as it was started no more often than this. `slow`: seconds
     from its start until it reads. `lists`: the names in its lists instead of its own. `fails`: methods that end in an
-    error. `quiet`: it declares no `listChanged`. Over HTTP, `status` (0: as usual), `headers` and `body` answer every
-    request of these `methods` (all, where none are named); `missing` bytes more than there are belong to the body.
+    error. `quiet`: it declares no `listChanged`. Over HTTP, `status` (0: as usual, -1: not at all), `headers` and `body`
+    answer every request of these `methods` (all, where none are named); `missing` bytes more than there are belong to
+    the body.
     """
 
     crashes: int = 0
@@ -401,14 +402,15 @@ class Unruled(Handler):
     def sulk(self, mood: Mood) -> None:
         """Answer as it is in the mood to; for what is missing of the body, the client waits as long as it likes."""
         body = mood.body.encode()
-        self.send_response(mood.status)
-        for name, value in {"Content-Length": str(len(body) + mood.missing), **mood.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.write(body)
-        while mood.missing and not self.gone():
+        if mood.status > 0:
+            self.send_response(mood.status)
+            for name, value in {"Content-Length": str(len(body) + mood.missing), **mood.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.write(body)
+        self.close_connection = bool(mood.missing) or mood.status < 0
+        while self.close_connection and not self.gone():
             time.sleep(TICK)
-        self.close_connection = bool(mood.missing)
 
 
 def serve_http(server: Unruly) -> None:
