@@ -34,7 +34,7 @@ class Mood:
 
     `crashes`: it ends at a start, with exit code 3, as long as it was started no more often than this. `slow`: seconds
     from its start until it reads. `lists`: the names in its lists instead of its own. `fails`: methods that end in an
-    error. `quiet`: it declares no `listChanged`. Over HTTP, `status` (0: as usual, -1: not at all), `headers` and `body`
+    error. `quiet`: it declares no `listChanged`. Over HTTP `status` (0: as usual, -1: not at all), `headers` and `body`
     answer every request of these `methods` (all, where none are named); `missing` bytes more than there are belong to
     the body.
     """
