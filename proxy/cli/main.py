@@ -111,6 +111,16 @@ def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
+    try:
+        code = _main(argv)
+        print(end="", flush=True)
+    except BrokenPipeError:  # who reads has read enough (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return GOOD
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     grammar = parser()
     arguments = grammar.parse_args(argv)
     if arguments.command == "serve":

@@ -1,6 +1,7 @@
 """The command line of the program: one program under two names, and plain words for what cannot be (rule 21)."""
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -38,6 +39,18 @@ def test_both_names_are_one_program(arguments: list[str]):
     first, second = run(*arguments), run(*arguments, program=ENTRY)
     assert (first.returncode, first.stdout, first.stderr) == (second.returncode, second.stdout, second.stderr)
     assert "mcp-skill-proxy" in first.stdout + first.stderr
+
+
+@pytest.mark.parametrize("command", ["check --offline --config config/example.yaml", "init --output -"])
+def test_a_reader_that_has_read_enough_is_no_error(command: str):
+    """As with `| head`: no traceback, code 0."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [*MODULE, *command.split()], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(
