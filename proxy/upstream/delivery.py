@@ -71,9 +71,9 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - the base's own
         """Send as the base class does, and note what became of it."""
-        noted = delivery.get()
         if request.content.startswith(_CANCELLED):
             return await self._tell(request, **options)
+        noted = delivery.get()
         if noted is not None and request.method == "GET" and "last-event-id" in request.headers:
             await noted.poll()
         try:
