@@ -230,7 +230,10 @@ async def test_check_shows_what_is_there_and_not_what_was(bench: Bench, runs: Ru
 
 async def test_what_a_changed_server_offers_is_kept_too(bench: Bench, runs: Runs):
     """Also where that is the same as before: the next run knows it by its new entry."""
+    bench.file("go").unlink()
     async with runs.run() as (proxy, peer):
+        await peer.skill("list")
+        bench.file("go").touch()
         assert await peer.tools() == ["SKILL", "a__echo"]
         await peer.wire.until_notices(1)
         await runs.remembers(1)
