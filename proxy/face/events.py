@@ -20,6 +20,10 @@ EVENTS: Final = 100
 """How many events of one stream are kept, the newest ones."""
 STREAMS: Final = 100
 """How many streams of one session are kept that broke off and have their answer, the newest ones."""
+SENT: Final = 16
+SENT_BYTES: Final = 64 * 1024
+"""How many answers that were sent, and bytes of them, one session keeps all the same, the newest ones: what was sent on
+a connection that is lost without a word has not arrived, and nobody knows."""
 KEPT: Final = 60.0
 """Seconds that a client has to come back: after the answer or the break, whichever was later, or after a notice."""
 DIGITS: Final = 12
@@ -138,6 +142,8 @@ class Events:
         self._numbers = 0
         self._by_name: dict[str, Stream] = {}
         self._newest: dict[str, Stream] = {}
+        self._sent: deque[tuple[Stream, int]] = deque()
+        self._sent_bytes = 0
 
     def __len__(self) -> int:
         """How many streams are known."""
@@ -175,12 +181,23 @@ class Events:
         if stream is not None and number.isdecimal() and len(number) <= DIGITS:
             await stream.send_after(int(number), send)
 
-    def release(self, stream: Stream, sender: Sender, *, answered: bool) -> None:
-        """A response has ended, if it still was the one that sends the stream; `answered`: it has sent the answer."""
+    def release(self, stream: Stream, sender: Sender, *, sent: int) -> None:
+        """A response has ended, if it still was the one that sends the stream; `sent`: bytes of the answer, if it has.
+
+        A large answer that was sent is not kept.
+        """
         if not stream.release(sender, self._clock()):
             return
-        if answered:
+        if sent > SENT_BYTES:
             self._forget(stream)
+        elif sent:
+            self._sent.append((stream, sent))
+            self._sent_bytes += sent
+            while len(self._sent) > SENT or self._sent_bytes > SENT_BYTES:
+                oldest, size = self._sent.popleft()
+                self._sent_bytes -= size
+                if oldest.broken_off:  # else somebody fetches it just now
+                    self._forget(oldest)
         elif stream.broken_off:
             self.sweep()
 
@@ -204,6 +221,7 @@ class Events:
             stream.close()
         self._by_name.clear()
         self._newest.clear()
+        self._sent.clear()
 
     def _begin(self, key: str, now: float) -> Stream:
         if (before := self._newest.get(key)) is not None:

@@ -88,7 +88,7 @@ class Resumable(Response):
         super().__init__(receive, send)
         self._events = events
         self._stream = stream
-        self._answered = False
+        self._answered = 0
         if stream is not None:
             stream.take(self)
 
@@ -103,8 +103,8 @@ class Resumable(Response):
             self._stream = stream
             stream.take(self)
         if event_id is not None and self._stream is not None and event_id == self._stream.answer:
-            self._answered = True
-            if len(message["body"]) <= IN_ONE:
+            self._answered = len(message["body"])
+            if self._answered <= IN_ONE:
                 message = {**message, "more_body": False}
         await super().send(message)
         if self._answered and self._complete:
@@ -115,11 +115,10 @@ class Resumable(Response):
         self._release()
 
     def _release(self) -> None:
-        """The stream is no longer sent by this response; it is kept where the answer was not sent to its end."""
+        """The stream is no longer sent by this response, which may have sent the answer to its end."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            answered = self._answered and self._complete and not self._left
-            self._events.release(stream, self, answered=answered)
+            self._events.release(stream, self, sent=self._answered if self._complete and not self._left else 0)
 
 
 class OwnStream(Response):

@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCResponse, Text
 from starlette.types import Message
 
 from proxy.core.scope import ScopeId
-from proxy.face.events import EVENTS, KEPT, STREAMS, Events, SessionEvents
+from proxy.face.events import EVENTS, KEPT, SENT, SENT_BYTES, STREAMS, Events, SessionEvents
 from proxy.face.identity import Identity
 from proxy.face.sessions import Sessions
 from proxy.face.streams import Resumable
@@ -40,6 +40,7 @@ from tests.conftest import (
 )
 from tests.face.held import Held, held
 from tests.servers.relay import relay
+from tests.upstream.bench import until
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +92,7 @@ async def broken_off(url: str, headers: dict[str, str], body: dict[str, Any]) ->
 async def test_a_call_whose_connection_breaks_off_is_resumed(
     proxy: HttpProxy, raw: Raw, record: Record, namespace: str, tmp_path: Path, done: str
 ) -> None:
-    """Its result comes once, wherever the client was when the server gave it; then there is nothing more to resume."""
+    """Its result comes once, wherever the client was when the server gave it; and again if it asks again."""
     url, file = proxy.namespace(namespace), tmp_path / "done"
     headers = await raw.open(url)
     last = await broken_off(url, headers, waiting(file))
@@ -108,7 +109,8 @@ async def test_a_call_whose_connection_breaks_off_is_resumed(
         assert str(file) in text_of(answer["result"])
     assert len(record.calls(str(file))) == 1
     again = await raw.send("GET", url, headers=after(last, headers))
-    assert (again.status, again.reply["error"]["code"]) == (400, -32600)
+    assert again.messages == [answer]
+    assert len(record.calls(str(file))) == 1
 
 
 async def test_a_result_is_kept_until_it_has_been_fetched(
@@ -166,6 +168,24 @@ async def test_a_call_on_a_dead_way_is_taken_over(
             await stream.until(lambda it: it.ended)
             assert [message["id"] for message in stream.messages] == [7]
         assert (lost.messages, lost.ended) == ([], None)
+
+
+async def test_a_result_that_was_sent_on_a_dead_way_is_not_lost(
+    proxy: HttpProxy, raw: Raw, record: Record, namespace: str, tmp_path: Path
+) -> None:
+    """The proxy has sent it and cannot know that it has not arrived; the client comes back later."""
+    url, file = proxy.namespace(namespace), tmp_path / "done"
+    headers = await raw.open(url)
+    async with relay(url) as way, held(way.url, {**headers, **BOTH}, "POST", waiting(file)) as lost:
+        await lost.until(lambda it: it.ids and it.comments)
+        way.go_dead()
+        await record.until_received("tools/call", str(file))
+        file.touch()
+        await until(lambda: str(file).encode() in way.lost)
+        assert (lost.messages, lost.ended) == ([], None)
+    answer = await raw.send("GET", url, headers=after(lost.ids[-1], headers))
+    assert [message["id"] for message in answer.messages] == [7]
+    assert len(record.calls(str(file))) == 1
 
 
 async def test_a_stream_that_is_resumed_elsewhere_ends_in_order(
@@ -445,14 +465,15 @@ class Client:
     async def _keep(self, message: Message) -> None:
         self.sent.append(message)
 
-    async def event(self, event_id: str) -> None:
-        body = f"id: {event_id}\r\ndata: \r\n\r\n".encode()
+    async def event(self, event_id: str, padding: int = 0) -> None:
+        body = f"id: {event_id}\r\ndata: {'x' * padding}\r\n\r\n".encode()
         await self.response.send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def test_an_answer_that_was_sent_is_not_kept() -> None:
-    """Its event is the last part of the response, whatever the app sends after it."""
-    events = Events(lambda: 0.0)
+async def test_an_answer_that_was_sent_is_the_last_part_of_its_response() -> None:
+    """Whatever the app sends after it; it is kept for a while, as it may not have arrived."""
+    now = 0.0
+    events = Events(lambda: now)
     client = Client(events)
     await client.event(events.store("1", None))
     await client.event(events.store("1", note(1)))
@@ -461,9 +482,37 @@ async def test_an_answer_that_was_sent_is_not_kept() -> None:
     await client.response.send({"type": "http.response.body", "body": b""})
     client.response.ended()
     assert [message.get("more_body", False) for message in client.sent] == [True, True, False]
+    assert len(events) == 1
+    now += KEPT + 1
+    events.sweep()
     assert len(events) == 0
     gone, answer = weakref.ref(answer), None
     assert gone() is None
+
+
+async def test_the_newest_answers_that_were_sent_are_kept() -> None:
+    """So many, of so many bytes in all, and no large one; not one that is being fetched."""
+    events = Events(lambda: 0.0)
+
+    async def sent(number: int, padding: int = 0) -> str:
+        client, key = Client(events), str(number)
+        last = events.store(key, None)
+        await client.event(last)
+        await client.event(events.store(key, answer_to(number)), padding)
+        await client.response.send({"type": "http.response.body", "body": b""})
+        client.response.ended()
+        return last
+
+    lasts = [await sent(number) for number in range(SENT)]
+    Resumable(leave, nothing, events, events.find(lasts[0]))
+    lasts += [await sent(number) for number in range(SENT, SENT + 2)]
+    assert [events.find(last) is not None for last in lasts[:3]] == [True, False, True]
+    assert len(events) == SENT + 1
+    large = await sent(1000, SENT_BYTES)
+    assert (events.find(large), len(events)) == (None, SENT + 1)
+    last = await sent(1001, SENT_BYTES - 100)
+    assert events.find(lasts[2]) is None
+    assert await missed(events, last, 1) == [answer_to(1001)]
 
 
 async def test_an_answer_that_was_not_sent_is_kept() -> None:
@@ -556,7 +605,7 @@ async def test_what_comes_while_events_are_sent_again_is_sent_too() -> None:
     assert found == [note(0), note(1), note(2), note(3), answer_to(1)]
 
 
-async def test_a_session_keeps_nothing_of_calls_whose_results_have_arrived() -> None:
+async def test_a_session_keeps_few_results_that_were_sent() -> None:
     """With the SDK's own server around it; its tasks keep events of each session with that session."""
     server = Server[Any]("counted", on_call_tool=_answer_at_once)
     manager = StreamableHTTPSessionManager(server, event_store=SessionEvents(), session_idle_timeout=60)
@@ -574,11 +623,11 @@ async def test_a_session_keeps_nothing_of_calls_whose_results_have_arrived() -> 
         raw = Raw(http)
         url = "http://127.0.0.1/mcp"
         opened = [await raw.open(url) for _ in range(3)]
-        for _ in range(5):
+        for _ in range(SENT + 5):
             for headers in opened:
                 answer = await raw.post(url, "tools/call", {"name": "any"}, headers)
                 assert text_of(answer.reply["result"]) == "at once"
-        assert [len(session.events) for session in sessions._sessions.values()] == [0, 0, 0]
+        assert [len(session.events) for session in sessions._sessions.values()] == [SENT] * 3
 
 
 async def _answer_at_once(_ctx: Any, _params: Any) -> CallToolResult:

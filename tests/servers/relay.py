@@ -42,13 +42,15 @@ class Relay:
     """Passes bytes on both ways.
 
     `url`: where it listens. `idle`: seconds after which it cuts a connection on which nothing was sent. `cuts`: how
-    often it has done so. `newcomers`: what becomes of connections that are made from now on.
+    often it has done so. `newcomers`: what becomes of connections that are made from now on. `lost`: what dead
+    connections have not passed on.
     """
 
     def __init__(self, url: str, target: int, idle: float, listener: socket.socket, tasks: TaskGroup) -> None:
         self.url = url
         self.cuts = 0
         self.newcomers: Fate = "passed on"
+        self.lost = bytearray()
         self._address = listener.getsockname()
         self._target = target
         self._idle = idle
@@ -118,7 +120,9 @@ class Relay:
     async def _pump(self, source: socket.socket, sink: socket.socket, line: _Line) -> None:
         with suppress(OSError):
             while chunk := await _receive(source):
-                if not line.dead:
+                if line.dead:
+                    self.lost += chunk
+                else:
                     line.scope.deadline = anyio.current_time() + self._idle
                     await _send(sink, chunk)
         if not line.dead:

@@ -60,8 +60,7 @@ def test_lone_surrogates_from_stdio_to_http(tmp_path: Path) -> None:
         assert client.call("up__say", {"body": body})["content"][0]["text"].startswith("cut ")
 
 
-def test_prompts_are_read_again_where_tools_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.transparent.wires.PATIENCE", 3.0)
+def test_prompts_are_read_again_where_tools_cannot_be(tmp_path: Path) -> None:
     with pair(tmp_path, "handshake", "stdio") as both:
         both.activate("all")
         changed = pages(prompts=[{"name": "new", "title": "new"}])
@@ -70,8 +69,7 @@ def test_prompts_are_read_again_where_tools_cannot_be(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("value", [True, 1.0])
-def test_change_from_one_to_what_equals_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
-    monkeypatch.setattr("tests.transparent.wires.PATIENCE", 3.0)
+def test_change_from_one_to_what_equals_it(tmp_path: Path, value: object) -> None:
     with pair(tmp_path, "handshake", "stdio", pages=pages(tools=[{"name": "t", "inputSchema": {"x": 1}}])) as both:
         both.activate("all")
         both.proxied.call(exposed("lists"), pages(tools=[{"name": "t", "inputSchema": {"x": value}}]))
