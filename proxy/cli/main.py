@@ -111,16 +111,6 @@ def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    try:
-        code = _main(argv)
-        print(end="", flush=True)
-    except BrokenPipeError:  # who reads has read enough (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return GOOD
-    return code
-
-
-def _main(argv: Sequence[str] | None) -> int:
     grammar = parser()
     arguments = grammar.parse_args(argv)
     if arguments.command == "serve":
@@ -132,17 +122,22 @@ def _main(argv: Sequence[str] | None) -> int:
         if arguments.command == "init":
             from proxy.cli.init import init  # noqa: PLC0415 - each command pays for its own imports alone
 
-            return init(arguments.source, arguments.output)
-        loaded = load(arguments.config, os.environ)
-        return _run(arguments, loaded)
+            code = init(arguments.source, arguments.output)
+        else:
+            code = _run(arguments, load(arguments.config, os.environ))
+        print(end="", flush=True)  # that nobody reads is told here, not once the program is over
     except Refused as refused:
         for problem in refused.problems:
             print(problem, file=sys.stderr)
         return REFUSED
+    except BrokenPipeError:  # who reads has read enough (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return GOOD
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
         gc.enable()
+    return code
 
 
 def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:

@@ -5,6 +5,7 @@ The models take what `document` gives: text, lists and mappings. Descriptions ar
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -14,14 +15,14 @@ from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
 from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
-from proxy.core.settings import Settings
+from proxy.core.settings import PerKind, Settings
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
 """The keys that servers may stand under."""
 SKILLS = "skill_configs"
 DENIED = "black_tool_actions"
 ALLOWLISTS = ("tool_list", "resource_list", "prompt_list")
-KINDS = ("session", "namespace", "principal")
+KINDS = tuple(field.name for field in fields(PerKind))
 """The kinds of scopes that have a bound and an idle time."""
 
 CLIENT_FILTERS = frozenset(

@@ -39,7 +39,7 @@ from tests.conftest import (
     write_config,
 )
 from tests.face.held import Held, held
-from tests.servers.relay import relay
+from tests.servers.relay import Relay, relay
 from tests.upstream.bench import until
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +83,15 @@ async def broken_off(url: str, headers: dict[str, str], body: dict[str, Any]) ->
         await stream.until(lambda it: it.ids)
         assert not stream.messages
         return stream.ids[-1]
+
+
+@asynccontextmanager
+async def on_a_dead_way(url: str, headers: dict[str, str], body: dict[str, Any]) -> AsyncGenerator[tuple[Relay, Held]]:
+    """Make a call whose connection passes nothing on any more, and stays open: the way, and what came before."""
+    async with relay(url) as way, held(way.url, {**headers, **BOTH}, "POST", body) as lost:
+        await lost.until(lambda it: it.ids and it.comments)
+        way.go_dead()
+        yield way, lost
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -159,9 +168,7 @@ async def test_a_call_on_a_dead_way_is_taken_over(
     """The proxy has not noticed that the first connection is lost; the new one gets the result."""
     url, file = proxy.namespace(namespace), tmp_path / "done"
     headers = await raw.open(url)
-    async with relay(url) as way, held(way.url, {**headers, **BOTH}, "POST", waiting(file)) as lost:
-        await lost.until(lambda it: it.ids and it.comments)
-        way.go_dead()
+    async with on_a_dead_way(url, headers, waiting(file)) as (_, lost):
         async with held(url, after(lost.ids[-1], headers)) as stream:
             await record.until_received("tools/call", str(file))
             file.touch()
@@ -176,9 +183,7 @@ async def test_a_result_that_was_sent_on_a_dead_way_is_not_lost(
     """The proxy has sent it and cannot know that it has not arrived; the client comes back later."""
     url, file = proxy.namespace(namespace), tmp_path / "done"
     headers = await raw.open(url)
-    async with relay(url) as way, held(way.url, {**headers, **BOTH}, "POST", waiting(file)) as lost:
-        await lost.until(lambda it: it.ids and it.comments)
-        way.go_dead()
+    async with on_a_dead_way(url, headers, waiting(file)) as (way, lost):
         await record.until_received("tools/call", str(file))
         file.touch()
         await until(lambda: str(file).encode() in way.lost)

@@ -69,6 +69,21 @@ class Front:
         except MCPError as error:
             return {"error": error.error.message}
 
+    @asynccontextmanager
+    async def waiting(self, count: int) -> AsyncGenerator[list[Json]]:
+        """So many calls of both scopes that are in work at `a` and do not end by themselves; then their answers."""
+        answers: list[Json] = []
+
+        async def wait(number: int) -> None:
+            by = self.one if number % 2 else self.two
+            answers.append(await self.act(("wait", str(self.bench.file("go"))), by=by, number=number))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(count):
+                tasks.start_soon(wait, number)
+            await self.bench.event("a", "ran", count=count)
+            yield answers
+
     async def beside(self, *steps: Step, tool: str = "act") -> Json:
         """As `act`; as long as the call is in work, both scopes call the healthy server, and get their answers."""
         answers: list[Json] = []

@@ -116,18 +116,8 @@ async def test_a_pipe_that_fills_up_ends_a_call_at_the_limit_and_drains_again(be
 async def test_all_in_work_at_an_end_are_answered_and_share_one_new_process(bench: FaultBench):
     """Calls of two scopes, each with one error; those that come at once afterwards wait for the same start."""
     bench.unruly("a", {"timeout": LONG})
-    go = bench.file("go")
     async with front(bench) as proxy:
-        answers: list[Json] = []
-
-        async def hang(number: int) -> None:
-            by = proxy.one if number % 2 else proxy.two
-            answers.append(await proxy.act(("wait", str(go)), by=by, number=number))
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(4):
-                tasks.start_soon(hang, number)
-            await bench.event("a", "ran", count=4)
+        async with proxy.waiting(4) as answers:
             await proxy.act(("exit", 3))
         for answer in answers:
             assert "exit code 3" in complaint(answer)

@@ -192,18 +192,8 @@ async def test_a_session_that_is_forgotten_again_and_again_is_renewed_each_time(
 async def test_calls_in_work_at_a_restart_are_answered_and_not_repeated(bench: FaultBench, era: str):
     """Five calls of two scopes: one error each, unless they are safe; the first call afterwards succeeds."""
     await bench.unruly_http("a", {"timeout": LONG}, era=era)
-    go = bench.file("go")
     async with front(bench) as proxy:
-        answers: list[Json] = []
-
-        async def wait(number: int) -> None:
-            by = proxy.one if number % 2 else proxy.two
-            answers.append(await proxy.act(("wait", str(go)), by=by, number=number))
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(5):
-                tasks.start_soon(wait, number)
-            await bench.event("a", "ran", count=5)
+        async with proxy.waiting(5) as answers:
             await bench.restart("a")
             await proxy.others_work()
         assert len([complaint(answer) for answer in answers]) == 5
