@@ -20,6 +20,8 @@ from proxy.core.settings import PerKind, Settings
 SERVERS = ("servers", "mcpServers", "mcp_servers")
 """The keys that servers may stand under."""
 SKILLS = "skill_configs"
+SKILL_PATHS = "skill_paths"
+PROFILES = "profiles"
 DENIED = "black_tool_actions"
 ALLOWLISTS = ("tool_list", "resource_list", "prompt_list")
 KINDS = tuple(field.name for field in fields(PerKind))
@@ -55,10 +57,22 @@ def _flag(value: object) -> object:
     raise PydanticCustomError("flag", "must be true or false")
 
 
-def _seconds(value: object) -> object:
+def _positive(value: object) -> float | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value) and 0 < (number := float(value)) < float("inf"):
         return number
+    return None
+
+
+def _seconds(value: object) -> object:
+    if (number := _positive(value)) is not None:
+        return number
     raise PydanticCustomError("seconds", "must be a number of seconds greater than 0, such as 30")
+
+
+def _minutes(value: object) -> object:
+    if (number := _positive(value)) is not None:
+        return number
+    raise PydanticCustomError("minutes", "must be a number of minutes greater than 0, such as 30")
 
 
 def _count(value: object) -> object:
@@ -128,6 +142,9 @@ Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
 Seconds: TypeAlias = Annotated[
     float, BeforeValidator(_seconds), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
 ]
+Minutes: TypeAlias = Annotated[
+    float, BeforeValidator(_minutes), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
+]
 Count: TypeAlias = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
 Size: TypeAlias = Annotated[
     int,
@@ -150,6 +167,10 @@ Allowlist: TypeAlias = Annotated[
     tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
 ]
 """`[]` or `"*"`: everything; names and shell-style patterns; a bare string is a list of one."""
+Words: TypeAlias = Annotated[
+    tuple[ToolName, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
+]
+"""A list of names; a bare string is a list of one."""
 Toollist: TypeAlias = Annotated[
     tuple[ToolName, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
 ]
@@ -262,6 +283,15 @@ class ServerEntry(_Part):
         return self.env_file if self.env_file is not None else self.env_file_camel
 
 
+class RequiresBlock(_Part):
+    """What must be there for a skill to be offered."""
+
+    bins: Words = Field(default=(), description="Programs, on PATH.")
+    env: Words = Field(default=(), description="Environment variables that are set and not empty.")
+    os: Words = Field(default=(), description="One of these systems: linux, macos, windows.")
+    servers: Words = Field(default=(), description="Servers of this file that are not disabled.")
+
+
 class SkillEntry(_Part):
     """A skill: texts for the model, and the tools it grants while it is active."""
 
@@ -282,6 +312,61 @@ class SkillEntry(_Part):
     prompt_list: dict[str, Allowlist] = Field(
         default_factory=dict[str, tuple[str, ...]],
         description="By server, prompts to show (names or patterns) beyond those that come with all its tools.",
+    )
+
+
+    category: Scalar = Field(default="", description="A word by which skills can be listed.")
+    tags: Words = Field(default=(), description="Words by which skills can be listed and found.")
+    version: Scalar = Field(default="", description="Of the skill; shown in lists.")
+    author: Scalar = Field(default="", description="Of the skill; shown in lists.")
+    required_capabilities: Words = Field(
+        default=(), description="What a profile must have among its capabilities for this skill to be offered."
+    )
+    requires: RequiresBlock = Field(
+        default_factory=RequiresBlock, description="What must be there for this skill to be offered."
+    )
+    requires_skills: Words = Field(
+        default=(), description="Skills that are activated with it, and offloaded when no other needs them."
+    )
+    conflicts_with: Words = Field(default=(), description="Skills that cannot be active beside it.")
+    exclusive: Flag = Field(
+        default=False, description="true: activating it offloads those that it conflicts with; false: it is refused."
+    )
+    max_active_minutes: Minutes | None = Field(
+        default=None, description="Minutes without use after which it is offloaded by itself. Default: never."
+    )
+
+
+class SkillPath(_Part):
+    """A folder with skills in folders."""
+
+    path: Name = Field(description="The folder, relative to this file; ~ works.")
+    trusted: Flag = Field(
+        default=False,
+        description="true: what the SKILL.md files below say of tools, active and pinned holds; false: they give "
+        "guides alone, until skill_configs says more.",
+    )
+
+
+class ProfileEntry(_Part):
+    """What some clients may use. The first profile that a client's namespace and user match holds for it."""
+
+    namespace: Name | None = Field(
+        default=None, description='A pattern on the namespace; "*" also matches clients without one.'
+    )
+    principal: Name | None = Field(
+        default=None, description='A pattern on the user of proxy.tokens; "*" also matches clients without one.'
+    )
+    allowed_skills: Words = Field(default=("*",), description="Ids and patterns of the skills that exist for them.")
+    denied_skills: Words = Field(default=(), description="Ids and patterns of skills that do not, though allowed.")
+    capabilities: Words = Field(
+        default=(), description="What skills may require in required_capabilities; names and patterns."
+    )
+    active: Words | None = Field(
+        default=None, description="The skills that are active at the start, instead of those that say so themselves."
+    )
+    max_active_skills: Count | None = Field(
+        default=None, description="Most skills active at a time, pinned ones aside. Default: no limit."
     )
 
 
@@ -356,6 +441,11 @@ class ProxyBlock(_Part):
     state: StateBlock = Field(
         default_factory=StateBlock, description="Where the state of clients is kept, and whether it outlives the proxy."
     )
+    guidance: str | None = Field(
+        default=None,
+        description="How to choose skills, in SKILL's description, instead of the proxy's own words; at most 1000 "
+        "bytes.",
+    )
     name_limit: NameLimit = Field(default=Naming.limit, description="The longest name of a tool, in characters.")
     tokens: dict[str, Scalar] = Field(
         default_factory=dict[str, str],
@@ -394,6 +484,13 @@ class ProxyBlock(_Part):
     )
 
 
+def _a_skill_path(value: object) -> object:
+    return {"path": value} if isinstance(value, str) else value
+
+
+SkillPathOrName: TypeAlias = Annotated[
+    SkillPath, BeforeValidator(_a_skill_path, json_schema_input_type=Name | SkillPath)
+]
 Servers: TypeAlias = dict[str, ServerEntry]
 
 
@@ -412,6 +509,16 @@ class File(_Part):
     )
     skill_configs: dict[str, SkillEntry] = Field(
         default_factory=dict[str, SkillEntry], description="The skills, by id."
+    )
+    skill_paths: tuple[SkillPathOrName, ...] = Field(
+        default=(),
+        description="Folders with skills, each a folder with a SKILL.md. A later one wins over an earlier one, and what "
+        "skill_configs says over all.",
+    )
+    profiles: tuple[ProfileEntry, ...] | None = Field(
+        default=None,
+        description="Who may use what: the first that a client matches holds. Who matches none gets nothing. Default: "
+        "everybody may use every skill that requires no capability.",
     )
     black_tool_actions: dict[str, Denylist] = Field(
         default_factory=dict[str, tuple[str, ...]],
@@ -440,6 +547,12 @@ def known_keys(place: Place) -> tuple[str, ...]:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
         case (str(part), _) if part == SKILLS:
             return _keys(SkillEntry)
+        case (str(part), _, "requires") if part == SKILLS:
+            return _keys(RequiresBlock)
+        case (str(part), _) if part == SKILL_PATHS:
+            return _keys(SkillPath)
+        case (str(part), _) if part == PROFILES:
+            return _keys(ProfileEntry)
         case _:
             return ()
 

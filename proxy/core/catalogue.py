@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import NamedTuple
 
 from proxy.core.names import Naming
 
@@ -42,22 +43,56 @@ EVERYTHING = Allow(everything=True)
 NOTHING = Allow()
 
 
+class SkillFile(NamedTuple):
+    """A file of a skill: its path below the skill's folder, with `/` between the parts, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a skill's files are: the folder's absolute path, and all that is below it, by path.
+
+    `document`: the path of its SKILL.md, as the file system spells it. `unserved`: why clients that know skills cannot
+    be served it as the standard wants, empty where they can.
+    """
+
+    path: str
+    document: str
+    files: tuple[SkillFile, ...] = ()
+    unserved: str = ""
+
+
 @dataclass(frozen=True)
 class Skill:
     """One skill: texts for the model and, by server, what it grants.
 
-    `tools`, `resources` and `prompts` map a server's key to its allowlist.
+    `usage`: its guide; None where that is the text of its folder's SKILL.md, which is read when it is needed. `tools`,
+    `resources` and `prompts` map a server's key to its allowlist. `capabilities`: what a profile must have for it.
+    `requires`: skills that are active while it is. `conflicts`: skills that cannot be active beside it; an `exclusive`
+    one takes their place. `idle_limit`: seconds without use after which it is offloaded.
     """
 
     id: str
     name: str
     desc: str
-    usage: str
+    usage: str | None
     active: bool = False
     pinned: bool = False
     tools: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
     resources: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
     prompts: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    version: str = ""
+    author: str = ""
+    capabilities: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    exclusive: bool = False
+    idle_limit: float | None = None
+    folder: Folder | None = None
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -70,13 +105,15 @@ class Catalogue:
     """The configuration as the gate sees it.
 
     `servers`: keys in the order of the file, those that are switched off left out. `skills`: in the order of the
-    file, only enabled ones. `denied`: tools that no skill grants, by server.
+    file, only enabled ones. `denied`: tools that no skill grants, by server. `max_active`: most skills active at a
+    time, pinned ones aside.
     """
 
     servers: tuple[str, ...]
     naming: Naming
     skills: tuple[Skill, ...] = ()
     denied: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+    max_active: int | None = None
 
     @cached_property
     def by_id(self) -> Mapping[str, Skill]:
@@ -87,6 +124,11 @@ class Catalogue:
     def pinned(self) -> frozenset[str]:
         """The skills that are always active."""
         return frozenset(skill.id for skill in self.skills if skill.pinned)
+
+    @cached_property
+    def by_prompt(self) -> Mapping[str, Skill]:
+        """The skills by the name of the prompt that each of them is."""
+        return {self.naming.prompt_of(skill.id): skill for skill in self.skills}
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

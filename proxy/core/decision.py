@@ -195,7 +195,7 @@ def _tools(catalogue: Catalogue, server: str, offer: Offer) -> list[Route]:
 
 def _prompts(catalogue: Catalogue, server: str, offer: Offer) -> list[Route]:
     return [
-        Route(catalogue.naming.expose(server, prompt["name"]), server, prompt["name"], prompt)
+        Route(catalogue.naming.expose_prompt(server, prompt["name"]), server, prompt["name"], prompt)
         for prompt in offer.prompts
     ]
 

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 SEPARATOR = "__"
 RESERVED = frozenset({"skill", "skill_call", "skill_invoke"})
@@ -27,11 +28,13 @@ class Naming:
     """How names are made.
 
     `prefixes`: server key -> what its names begin with, as written in the configuration (`""` for none); `limit`: the
-    longest name allowed, in characters.
+    longest name allowed, in characters. `skills`: the ids of all skills; each has a prompt of its own, whose name no
+    server's prompt can have.
     """
 
     prefixes: Mapping[str, str]
     limit: int = 48
+    skills: frozenset[str] = frozenset()
 
     def expose(self, server: str, original: str) -> str:
         """The exposed name of `original` at `server`: at most `limit` characters of `[A-Za-z0-9_-]`."""
@@ -41,13 +44,31 @@ class Naming:
         altered = safe != plain or len(safe) > self.limit or (not prefix and self._could_be_taken_for_another(safe))
         if not altered:
             return safe
-        digest = hashlib.sha256(f"{server}\0{original}".encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
-        return f"{safe[: self.limit - _HASH_LENGTH - 1]}_{digest}"
+        return self._marked(safe, f"{server}\0{original}")
+
+    def expose_prompt(self, server: str, original: str) -> str:
+        """The exposed name of the prompt `original` at `server`: as `expose`, but never that of a skill's prompt."""
+        name = self.expose(server, original)
+        return self._marked(name, f"{server}\0{original}") if name.casefold() in self._of_skills else name
+
+    def prompt_of(self, skill: str) -> str:
+        """The name of the prompt that a skill is, by the same rules."""
+        safe = sanitised(skill)
+        return safe if safe == skill and len(safe) <= self.limit else self._marked(safe, skill)
 
     def altered(self, server: str, original: str) -> bool:
         """Whether the exposed name is more than prefix, separator and original name."""
         prefix = self.prefixes[server]
         return self.expose(server, original) != (f"{prefix}{SEPARATOR}{original}" if prefix else original)
+
+    @cached_property
+    def _of_skills(self) -> frozenset[str]:
+        return frozenset(self.prompt_of(skill).casefold() for skill in self.skills)
+
+    def _marked(self, name: str, original: str) -> str:
+        """`name` cut so that a stable hash of `original` fits behind it."""
+        digest = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+        return f"{name[: self.limit - _HASH_LENGTH - 1]}_{digest}"
 
     def _could_be_taken_for_another(self, name: str) -> bool:
         if name.casefold() in RESERVED:

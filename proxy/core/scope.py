@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from proxy.core.catalogue import Catalogue
-
 SESSION_SHOWN = 8
 NAMESPACE = r"(?!\.+$)[A-Za-z0-9._~-]{1,128}"
 """The names that a namespace can have, as a regular expression: what stands in a URL as it is, but not dots alone."""
@@ -62,50 +60,19 @@ class Lists:
 class ScopeState:
     """One scope's state.
 
-    `active`: skill ids in order of activation. `offloaded`: skills that were active here and no longer are. `lists`:
-    what its clients were last told of. `evidence`: by connection. `handed_out`: resource URI -> server whose tool
+    `active`: skill ids in order of activation. `by_demand`: those that are active because another one requires them, and
+    for no other reason. `offloaded`: skills that were active here and no longer are; `expired`: those of them that were
+    not used for too long, of which the client has not been told yet. `lists`: what its clients were last told of. `evidence`: by connection. `handed_out`: resource URI -> server whose tool
     result handed it out, oldest first.
     """
 
     active: tuple[str, ...] = ()
+    by_demand: frozenset[str] = frozenset()
     offloaded: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
     lists: Lists = Lists()
     evidence: Mapping[str, Evidence] = field(default_factory=dict[str, Evidence])
     handed_out: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def begin(catalogue: Catalogue) -> ScopeState:
-    """The state a scope begins with: the skills that are active or pinned by configuration."""
-    return ScopeState(active=tuple(skill.id for skill in catalogue.skills if skill.active or skill.pinned))
-
-
-def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
-    """The state brought up to `catalogue`: skills that it has not are dropped, pinned ones added at the end.
-
-    The same object when nothing changes.
-    """
-    kept = tuple(skill for skill in state.active if skill in catalogue.by_id)
-    pinned = (skill.id for skill in catalogue.skills if skill.pinned and skill.id not in kept)
-    active = (*kept, *pinned)
-    gone = frozenset(skill for skill in state.offloaded if skill in catalogue.by_id) - {*active}
-    if active == state.active and gone == state.offloaded:
-        return state
-    return replace(state, active=active, offloaded=gone)
-
-
-def activated(state: ScopeState, skill: str) -> ScopeState:
-    """The state with `skill` active; the same object when it is already."""
-    if skill in state.active:
-        return state
-    return replace(state, active=(*state.active, skill), offloaded=state.offloaded - {skill})
-
-
-def offloaded(state: ScopeState, skill: str) -> ScopeState:
-    """The state with `skill` not active; the same object when it was not."""
-    if skill not in state.active:
-        return state
-    remaining = tuple(other for other in state.active if other != skill)
-    return replace(state, active=remaining, offloaded=state.offloaded | {skill})
 
 
 def connected(state: ScopeState, connection: str) -> ScopeState:

@@ -1,0 +1,92 @@
+"""Who may use which skills: profiles in the order of the file, the first that holds for a scope."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Final
+
+from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.scope import ScopeId
+
+ANYBODY: Final = "*"
+"""The pattern that matches a scope without a name, too."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the scopes that it holds for may use.
+
+    `namespace`, `principal`: patterns on their names; both count where both are given. `allowed`, `denied`: skills.
+    `capabilities`: what skills may require. `active`: the skills that are active at the start, None for those that say
+    so themselves; pinned ones are always. `max_active`: most skills active at a time, pinned ones aside.
+    """
+
+    namespace: str | None = None
+    principal: str | None = None
+    allowed: Allow = EVERYTHING
+    denied: Allow = NOTHING
+    capabilities: Allow = NOTHING
+    active: tuple[str, ...] | None = None
+    max_active: int | None = None
+
+    def holds(self, scope: ScopeId) -> bool:
+        """Whether it is meant for `scope`; one without a namespace, or principal, is matched by `*` alone."""
+        namespace = scope.name if scope.kind == "namespace" else None
+        principal = scope.name if scope.kind == "principal" else scope.principal
+        return _matches(self.namespace, namespace) and _matches(self.principal, principal)
+
+    def may_use(self, skill: Skill) -> bool:
+        """Whether `skill` is for it, by itself."""
+        if not self.allowed.allows(skill.id) or self.denied.allows(skill.id):
+            return False
+        return all(self.capabilities.allows(capability) for capability in skill.capabilities)
+
+
+EVERYBODY: Final = Profile(namespace=ANYBODY)
+"""The one profile where the configuration has none."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The whole configuration, and what of it exists for each scope."""
+
+    catalogue: Catalogue
+    profiles: Sequence[Profile] = (EVERYBODY,)
+
+    def of(self, scope: ScopeId) -> Catalogue:
+        """The catalogue of `scope`: what its profile may not use does not exist in it. Without a profile it is empty.
+
+        The same object for all scopes of a profile.
+        """
+        for profile, catalogue in zip(self.profiles, self.catalogues, strict=True):
+            if profile.holds(scope):
+                return catalogue
+        return self._empty
+
+    @cached_property
+    def catalogues(self) -> tuple[Catalogue, ...]:
+        """The catalogue of each profile."""
+        return tuple(restricted(self.catalogue, profile) for profile in self.profiles)
+
+    @cached_property
+    def _empty(self) -> Catalogue:
+        return replace(self.catalogue, skills=())
+
+
+def restricted(catalogue: Catalogue, profile: Profile) -> Catalogue:
+    """`catalogue` as it is for `profile`; a skill goes, too, where one goes that it requires."""
+    usable = {skill.id: skill for skill in catalogue.skills if profile.may_use(skill)}
+    while lacking := [skill.id for skill in usable.values() if not usable.keys() >= {*skill.requires}]:
+        for skill in lacking:
+            del usable[skill]
+    skills = tuple(usable.values())
+    if profile.active is not None:
+        skills = tuple(replace(skill, active=skill.id in profile.active) for skill in skills)
+    return replace(catalogue, skills=skills, max_active=profile.max_active)
+
+
+def _matches(pattern: str | None, name: str | None) -> bool:
+    if pattern is None or pattern == ANYBODY:
+        return True
+    return name is not None and fnmatchcase(name, pattern)

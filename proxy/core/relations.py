@@ -1,0 +1,184 @@
+"""Activating and offloading: what else becomes active or goes with a skill, and what stands in the way."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.scope import ScopeState
+
+
+class Hindrance(Enum):
+    """What stands in the way of a change."""
+
+    PINNED = "it is pinned"
+    NEEDED = "active skills require it"
+    CONFLICT = "it conflicts with an active skill"
+    KEPT = "it would replace a skill that has to stay"
+    TOO_MANY = "as many skills are active as may be"
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Why a change is not made: `skill` is the one in question, `by` are the active skills in its way.
+
+    `skill` is another than the wanted one where that requires it.
+    """
+
+    why: Hindrance
+    skill: str
+    by: tuple[str, ...] = ()
+
+
+def required(catalogue: Catalogue, skill: str) -> tuple[str, ...]:
+    """The skills that `skill` requires, directly or not, each after those that it requires itself."""
+    found: dict[str, None] = {}
+    opened = {skill}
+
+    def visit(one: str) -> None:
+        for other in catalogue.by_id[one].requires:
+            if other not in opened and other in catalogue.by_id:
+                opened.add(other)
+                visit(other)
+                found[other] = None
+
+    visit(skill)
+    return tuple(found)
+
+
+def conflict(one: Skill, other: Skill) -> bool:
+    """Whether they cannot be active together; it is enough that one of them says so."""
+    return other.id in one.conflicts or one.id in other.conflicts
+
+
+def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState | Blocked:
+    """The state with `wanted`, which exists, active, and what it requires; the same object when nothing changes."""
+    joining = tuple(skill for skill in (*required(catalogue, wanted), wanted) if skill not in state.active)
+    by_demand = (state.by_demand | {*joining}) - {wanted}
+    if not joining:
+        return state if by_demand == state.by_demand else replace(state, by_demand=by_demand)
+    leaving: dict[str, None] = {}
+    for skill in joining:
+        in_the_way = _in_conflict(catalogue, state.active, skill)
+        if in_the_way and not catalogue.by_id[skill].exclusive:
+            return Blocked(Hindrance.CONFLICT, skill, in_the_way)
+        leaving |= dict.fromkeys(in_the_way)
+    staying = [skill for skill in state.active if skill not in leaving]
+    if kept := tuple(skill for skill in leaving if _has_to_stay(catalogue, staying, skill)):
+        return Blocked(Hindrance.KEPT, wanted, kept)
+    active = _without_orphans(catalogue, (*staying, *joining), by_demand)
+    if not _fits(catalogue, active) and any(not catalogue.by_id[skill].pinned for skill in joining):
+        return Blocked(Hindrance.TOO_MANY, wanted, tuple(s for s in active if s in state.active))
+    gone = frozenset(state.active) - {*active}
+    return replace(
+        state,
+        active=active,
+        by_demand=by_demand & {*active},
+        offloaded=(state.offloaded | gone) - {*active},
+        expired=state.expired - {*active},
+    )
+
+
+def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState | Blocked:
+    """The state with `wanted` not active, nor what nobody else requires; the same object when it was not active."""
+    if wanted not in state.active:
+        return state
+    if catalogue.by_id[wanted].pinned:
+        return Blocked(Hindrance.PINNED, wanted)
+    staying = tuple(skill for skill in state.active if skill != wanted)
+    if needing := tuple(skill for skill in staying if wanted in required(catalogue, skill)):
+        return Blocked(Hindrance.NEEDED, wanted, needing)
+    active = _without_orphans(catalogue, staying, state.by_demand)
+    return replace(
+        state,
+        active=active,
+        by_demand=state.by_demand & {*active},
+        offloaded=state.offloaded | (frozenset(state.active) - {*active}),
+    )
+
+
+def expired(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:
+    """The state after `skills` were not used for as long as they may; those that have to stay do."""
+    for skill in skills:
+        after = offloaded(catalogue, state, skill) if skill in catalogue.by_id else state
+        if isinstance(after, ScopeState) and after is not state:
+            state = replace(after, expired=after.expired | (after.offloaded - state.offloaded) | {skill})
+    return state
+
+
+def told(state: ScopeState) -> ScopeState:
+    """The state after the client was told which skills have expired; the same object when there are none."""
+    return replace(state, expired=frozenset()) if state.expired else state
+
+
+def begin(catalogue: Catalogue) -> ScopeState:
+    """The state a scope begins with: the skills that are active or pinned by configuration, with what they require."""
+    return _with(catalogue, ScopeState(), (skill.id for skill in catalogue.skills if skill.active or skill.pinned))
+
+
+def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
+    """The state brought up to `catalogue`: what it has not is dropped, what it wants besides is added at the end.
+
+    Where skills stand in each other's way by now, pinned ones stay, then those that were active first. The same object
+    when nothing changes.
+    """
+    known = tuple(skill for skill in state.active if skill in catalogue.by_id)
+    fresh = replace(
+        state,
+        active=known,
+        by_demand=state.by_demand & {*known},
+        offloaded=frozenset(skill for skill in state.offloaded if skill in catalogue.by_id) - {*known},
+        expired=frozenset(skill for skill in state.expired if skill in catalogue.by_id) - {*known},
+    )
+    if not _sound(catalogue, fresh):
+        never = [s for s in known if any(conflict(catalogue.by_id[s], catalogue.by_id[p]) for p in catalogue.pinned)]
+        wanted = [s for s in known if s not in state.by_demand and s not in never or s in catalogue.pinned]
+        emptied = replace(fresh, active=(), by_demand=frozenset[str]())
+        fresh = _with(catalogue, emptied, (*wanted, *(s for s in catalogue.by_id if s in catalogue.pinned)))
+    return state if fresh == state else fresh
+
+
+def _with(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:
+    """The state with `skills` activated one after the other, those left out that are in the way of earlier ones."""
+    for skill in skills:
+        after = activated(catalogue, state, skill)
+        state = after if isinstance(after, ScopeState) else state
+    return state
+
+
+def _sound(catalogue: Catalogue, state: ScopeState) -> bool:
+    """Whether what is active may be so together, with all that it requires and nothing that nobody does."""
+    active = state.active
+    if not catalogue.pinned <= {*active} or not _fits(catalogue, active):
+        return False
+    if any(_in_conflict(catalogue, active, skill) or not {*required(catalogue, skill)} <= {*active} for skill in active):
+        return False
+    return _without_orphans(catalogue, active, state.by_demand) == active
+
+
+def _in_conflict(catalogue: Catalogue, active: Iterable[str], skill: str) -> tuple[str, ...]:
+    one = catalogue.by_id[skill]
+    return tuple(other for other in active if other != skill and conflict(one, catalogue.by_id[other]))
+
+
+def _has_to_stay(catalogue: Catalogue, staying: Iterable[str], skill: str) -> bool:
+    return catalogue.by_id[skill].pinned or any(skill in required(catalogue, other) for other in staying)
+
+
+def _without_orphans(catalogue: Catalogue, active: tuple[str, ...], by_demand: Collection[str]) -> tuple[str, ...]:
+    """What stays of `active`: all but those that were only required, and that nobody requires any more."""
+    needed = {*_needed(catalogue, (skill for skill in active if skill not in by_demand))}
+    return tuple(
+        skill
+        for skill in active
+        if skill not in by_demand or skill in needed or catalogue.by_id[skill].pinned
+    )
+
+
+def _needed(catalogue: Catalogue, skills: Iterable[str]) -> Iterator[str]:
+    for skill in skills:
+        yield from required(catalogue, skill)
+
+
+def _fits(catalogue: Catalogue, active: Iterable[str]) -> bool:
+    return catalogue.max_active is None or sum(s not in catalogue.pinned for s in active) <= catalogue.max_active
