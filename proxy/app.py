@@ -3,9 +3,10 @@
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from starlette.types import ASGIApp
 
 from proxy.config.difference import difference, in_force, late
 from proxy.config.load import Loaded
-from proxy.core.catalogue import Catalogue
+from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
-from proxy.core.scope import LASTING, ScopeId, begin, disconnected
+from proxy.core.scope import LASTING, ScopeId, disconnected
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
@@ -29,13 +30,16 @@ from proxy.face.lifetimes import Lifetimes
 from proxy.face.server import NAME, ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
+from proxy.gateway.finding import Finding
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
+from proxy.gateway.publishing import Publishing
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
-from proxy.ports import Status, Subscriber
+from proxy.ports import SkillSearch, Status, Subscriber
 from proxy.store.memory import MemoryStore
 from proxy.store.offers import OfferFiles
 from proxy.upstream.pool import Pool
@@ -59,6 +63,7 @@ class Running:
     pool: Pool
     gate: Gate
     announcer: Announcer
+    idling: Idling
     identity: Identity
     clients: ClientRegistry
     lifetimes: Lifetimes
@@ -78,11 +83,12 @@ class Running:
         now = in_force(self.approved, loaded)
         self._tell(before, loaded, now.waiting)
         await self.pool.adopt(now.servers, now.unstartable)
-        self.gate.adopt(loaded.catalogue, loaded.settings, _eager(loaded.catalogue, now.servers))  # in the same turn
+        self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
         self.server.refit()
         await self.gate.refit()
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
-            self.pool.hold(None, _eager(loaded.catalogue, now.servers, shared=True))
+            self.pool.hold(None, _eager(loaded, now.servers, shared=True))
+        self.idling.wake()
         await self.announcer.announce_all()
 
     def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
@@ -134,11 +140,11 @@ class Running:
             await self.gate.change(scope, lambda state: disconnected(state, session_id))
 
 
-def _eager(catalogue: Catalogue, servers: Mapping[str, Server], *, shared: bool = False) -> list[str]:
+def _eager(loaded: Loaded, servers: Mapping[str, Server], *, shared: bool = False) -> list[str]:
     """The servers that are started whatever is active; only those that all scopes share, where `shared`."""
     return [
         key
-        for key in catalogue.needed
+        for key in loaded.catalogue.needed
         if key in servers and servers[key].eager and not (shared and servers[key].isolation == "scope")
     ]
 
@@ -163,33 +169,42 @@ async def running(
     one more.
     """
     masker = masker or Masker(loaded.secrets)
-    settings, catalogue = loaded.settings, loaded.catalogue
-    eager = _eager(catalogue, loaded.servers)
+    settings, policy = loaded.settings, loaded.policy
+    eager = _eager(loaded, loaded.servers)
     store = _store(settings, own)
     async with store.running(), anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
         kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
         unstartable = in_force(loaded, loaded).unstartable
         pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
-        gate = Gate(catalogue, pool, store, settings, eager)
-        listing = Listing(gate)
-        forwarding = Forwarding(gate, Rounds(settings, tasks))
+        gate = Gate(policy, pool, store, settings, eager)
+        listing, files, idling = Listing(gate), FolderFiles(), Idling(gate, time.monotonic)
+        forwarding = Forwarding(gate, Rounds(settings, tasks), idling)
         subscriptions = Subscriptions(forwarding, pool, clients, tasks)
         announcer = Announcer(gate, clients, tasks, subscriptions.refresh)
-        skills = Skills(gate, listing, forwarding, announcer)
+        skills = Skills(
+            gate=gate,
+            listing=listing,
+            forwarding=forwarding,
+            announcer=announcer,
+            idling=idling,
+            files=files,
+            finding=Finding(_search(), files),
+        )
         identity = Identity(own)
 
         def ended(scope: ScopeId) -> None:
             clients.forget(scope)
             pool.release(scope)
+            idling.forget(scope)
 
         lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, clients.reaches, ended)
         server = ProxyServer(
             identity=identity,
             gate=gate,
             listing=listing,
-            forwarding=forwarding,
             skills=skills,
+            publishing=Publishing(gate, forwarding, files),
             subscriptions=subscriptions,
             clients=clients,
             lifetimes=lifetimes,
@@ -198,11 +213,12 @@ async def running(
         clients.on_wish = lambda scope, uris: subscriptions.wish(Subscriber(scope, "modern", ""), uris)
         clients.on_part = lambda scope, connection: subscriptions.forget(Subscriber(scope, "handshake", connection))
         tasks.start_soon(announcer.run)
+        tasks.start_soon(idling.run, announcer.announce)
         async with pool.running():
             if own is None:  # else they begin when the client has said what it can be asked
                 shared = [key for key, server in loaded.servers.items() if server.isolation == "shared"]
-                pool.need(key for key in catalogue.servers_of(begin(catalogue).active) if key in shared)
-                pool.hold(None, _eager(catalogue, loaded.servers, shared=True))
+                pool.need(key for key in policy.at_once() if key in shared)
+                pool.hold(None, _eager(loaded, loaded.servers, shared=True))
             yield Running(
                 loaded=loaded,
                 approved=loaded,
@@ -211,6 +227,7 @@ async def running(
                 pool=pool,
                 gate=gate,
                 announcer=announcer,
+                idling=idling,
                 identity=identity,
                 clients=clients,
                 lifetimes=lifetimes,
@@ -218,6 +235,18 @@ async def running(
                 tasks=tasks,
             )
         tasks.cancel_scope.cancel()
+
+
+def _search() -> Callable[[], SkillSearch]:
+    """What searches skills, made and imported when somebody does: with SQLite, it takes a while."""
+
+    @cache
+    def search() -> SkillSearch:
+        from proxy.store.search import FtsSearch  # noqa: PLC0415 - as said
+
+        return FtsSearch()
+
+    return search
 
 
 def _store(settings: Settings, own: ScopeId | None) -> MemoryStore:

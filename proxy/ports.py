@@ -1,10 +1,11 @@
 """What the use cases need of the world, as protocols; the rooms around them implement these."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from proxy.core.catalogue import Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.scope import ScopeId, ScopeState
@@ -187,6 +188,65 @@ class KeptOffers(Protocol):
 
     def keep(self, server: Server, offer: Offer) -> None:
         """Remember what `server` offers; that it cannot be done is no error."""
+        ...
+
+
+class SkillText(NamedTuple):
+    """What a skill is found by, beside its guide."""
+
+    id: str
+    name: str
+    desc: str
+    tags: tuple[str, ...]
+
+
+class SkillSearch(Protocol):
+    """Ranked search over the skills that somebody may use."""
+
+    async def find(self, skills: Sequence[SkillText], query: str, guide_of: Callable[[str], str]) -> list[str]:
+        """The ids of those that match `query`, best first; one whose id or name it is comes before all.
+
+        `guide_of`: gives the guide of a skill by id, may take as long as a file does, and may raise OSError. The same
+        `skills` object is only read once.
+        """
+        ...
+
+
+class Manifest(NamedTuple):
+    """A skill as the skills extension tells of it: its SKILL.md's front matter, and all files with their digests.
+
+    `digests`: by path, the document as `SKILL.md`, the size in bytes and the SHA-256 in hexadecimal.
+    """
+
+    front_matter: Json
+    digests: Mapping[str, tuple[int, str]]
+
+
+class SkillFiles(Protocol):
+    """The files of skills; a skill that the configuration alone has is given a SKILL.md."""
+
+    def guide(self, skill: Skill) -> str:
+        """The guide; may take as long as a file does.
+
+        Raises:
+            OSError: it cannot be read any more.
+        """
+        ...
+
+    async def read(self, skill: Skill, path: str) -> bytes:
+        """The content of the file at `path`, one of the skill's; of `SKILL.md`, the document as it is served.
+
+        Raises:
+            Unreadable: it is none of the skill's files, or not what it was when the skill was loaded.
+        """
+        ...
+
+    async def manifest(self, skill: Skill) -> Manifest:
+        """What the skills extension tells of it, as its files are now.
+
+        Raises:
+            Unreadable: one of them cannot be read.
+        """
         ...
 
 

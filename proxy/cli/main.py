@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from proxy import __version__
 from proxy.cli.exits import GOOD, INTERRUPTED, REFUSED
-from proxy.core.scope import NAMESPACE, begin
+from proxy.core.scope import NAMESPACE, ScopeId
 from proxy.core.server import Server
 from proxy.upstream.spawn import Early
 
@@ -147,11 +147,12 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
             signal.signal(number, _stop)  # until the program can end in order
         if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
             signal.signal(signal.SIGHUP, _go_on)  # the configuration has just been read
-        with Early(_at_once(loaded) if arguments.transport == "stdio" else ()) as early:
+        own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
+        with Early(_at_once(loaded, own) if arguments.transport == "stdio" else ()) as early:
             _import_structlog()
             from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
 
-            return serve(loaded, arguments, early)
+            return serve(loaded, arguments, own, early)
     if arguments.command == "check":
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
@@ -179,10 +180,10 @@ def _import_structlog() -> None:
             del sys.modules["rich"]
 
 
-def _at_once(loaded: "Loaded") -> Iterator[Server]:
+def _at_once(loaded: "Loaded", own: ScopeId) -> Iterator[Server]:
     """The servers that are needed from the start."""
-    active = loaded.catalogue.servers_of(begin(loaded.catalogue).active)
-    for key in loaded.catalogue.needed:
+    active = loaded.policy.at_once(own)
+    for key in loaded.policy.of(own).needed:
         server = loaded.servers.get(key)
         if server is not None and (key in active or server.eager):
             yield server

@@ -34,10 +34,10 @@ DEFAULT_PORT = 8765
 WAITING = "Waiting for an MCP client on standard input; --transport http serves over HTTP."
 
 
-def serve(loaded: Loaded, arguments: argparse.Namespace, early: Early) -> int:
+def serve(loaded: Loaded, arguments: argparse.Namespace, own: ScopeId, early: Early) -> int:
     """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input.
 
-    `early`: servers that were started while this was imported.
+    `own`: the scope of the one client over stdio. `early`: servers that were started while this was imported.
     """
     masker = Masker(loaded.secrets)
     logs.configure(arguments.log_level or loaded.settings.log_level, masker)
@@ -53,7 +53,6 @@ def serve(loaded: Loaded, arguments: argparse.Namespace, early: Early) -> int:
         except CannotListen as problem:
             print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
             return REFUSED
-    own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
     proxy = running(loaded, own if bound is None else None, early, masker)
     anyio.run(partial(_serve, proxy, Watcher(loaded, os.environ), bound, host))
     return GOOD

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
@@ -12,14 +12,18 @@ from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
 from proxy.config.files import Files
-from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry, StateBlock
+from proxy.config.library import LeftOut, Root, find
+from proxy.config.models import SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
+from proxy.config.profiles import profiles_of
 from proxy.config.resolve import Surroundings, resolve
+from proxy.config.skills import offered
 from proxy.config.validation import Parts, validated, without_client_keys, without_nulls
-from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.masking import Masker
 from proxy.core.names import Naming
+from proxy.core.profiles import EVERYBODY, Policy, Profile
 from proxy.core.server import Server
 from proxy.core.settings import PerKind, Settings
 
@@ -33,20 +37,28 @@ class Loaded:
     """What a configuration file says.
 
     `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them.
-    `servers`: key -> those that can be started; `unstartable`: key -> one line of reason, without secrets, for the
-    others. `secrets`: values to mask. `notes`: `file:line: path: what`, by line. `empty`: the file holds nothing but
-    comments. `digests`: every file that was read, the configuration first, with what tells whether it has changed.
+    `profiles`: who may use which of the skills. `left_out`: skills that are not offered, and why. `servers`: key ->
+    those that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`:
+    values to mask. `notes`: `file:line: path: what`, by line. `empty`: the file holds nothing but comments. `digests`:
+    every file that was read, the configuration first, with what tells whether it has changed.
     """
 
     path: Path
     catalogue: Catalogue
     servers: Mapping[str, Server]
+    profiles: tuple[Profile, ...] = (EVERYBODY,)
+    left_out: tuple[LeftOut, ...] = ()
     unstartable: Mapping[str, str] = field(default_factory=dict[str, str])
     settings: Settings = field(default_factory=Settings)
     secrets: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     empty: bool = False
     digests: Mapping[Path, str] = field(default_factory=dict[Path, str], compare=False)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The catalogue, and what of it exists for whom."""
+        return Policy(self.catalogue, self.profiles)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -79,6 +91,10 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
+    library = find(_roots(parts, around, findings), tuple(parts.servers), files)
+    switched_on = {key: entry.on for key, entry in parts.servers.items()}
+    offer = offered(parts.skills, library, switched_on, environ, findings)
+    profiles = profiles_of(parts, offer, findings)
     if findings.problems:
         raise Refused(findings.problems)
 
@@ -93,15 +109,18 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
     for key, each in resolved.items():
         if each.searched:
             findings.note((parts.servers_key, key, "command"), f"searched PATH={masker.mask(each.searched)}")
-    catalogue = _catalogue(parts, enabled)
+    catalogue = _catalogue(parts, enabled, offer.skills)
     if document.empty:
         findings.note((), "the file is empty: no servers and no skills")
     if not catalogue.skills:
         findings.note((), "no enabled skill: nothing is offered")
+    findings.notes_of(library.notes)
     return Loaded(
         path=path.absolute(),
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
+        profiles=profiles,
+        left_out=offer.left_out,
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
         settings=_settings(parts.proxy, tokens, state_file),
         secrets=secrets,
@@ -190,32 +209,27 @@ def _same(path: Path, other: Path) -> bool:
         return False
 
 
-def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry]) -> Catalogue:
+def _roots(parts: Parts, around: Surroundings, findings: Findings) -> list[Root]:
+    """The folders with skills, in the order of the file."""
+    roots: list[Root] = []
+    for index, entry in enumerate(parts.skill_paths):
+        if fault := in_a_path(entry.path):
+            findings.problem((SKILL_PATHS, index), fault)
+        else:
+            roots.append(Root(located(entry.path, around.folder, around.environ), entry.trusted, entry.path))
+    return roots
+
+
+def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry], skills: tuple[Skill, ...]) -> Catalogue:
     return Catalogue(
         servers=tuple(enabled),
         naming=Naming(
             prefixes={key: key if entry.prefix is None else entry.prefix for key, entry in enabled.items()},
             limit=parts.proxy.name_limit,
+            skills=frozenset(skill.id for skill in skills),
         ),
-        skills=tuple(_skill(id_, entry) for id_, entry in parts.skills.items() if entry.enabled),
+        skills=skills,
         denied={server: Allow.of(tools) for server, tools in parts.denied.items() if server in enabled},
-    )
-
-
-def _skill(id_: str, entry: SkillEntry) -> Skill:
-    def granted(lists: Mapping[str, tuple[str, ...]]) -> Mapping[str, Allow]:
-        return {server: Allow.of(entries) if entries else EVERYTHING for server, entries in lists.items()}
-
-    return Skill(
-        id=id_,
-        name=id_ if entry.name is None else entry.name,
-        desc=entry.desc,
-        usage=entry.usage,
-        active=entry.active,
-        pinned=entry.pinned,
-        tools=granted(entry.tool_list),
-        resources=granted(entry.resource_list),
-        prompts=granted(entry.prompt_list),
     )
 
 
@@ -227,6 +241,7 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | No
         call_route=proxy.call_route,
         call_route_clients=proxy.call_route_clients,
         modern_listing=proxy.modern_listing,
+        guidance=proxy.guidance,
         max_scopes=PerKind(session=most.session, namespace=most.namespace, principal=most.principal),
         scope_idle=PerKind(session=idle.session, namespace=idle.namespace, principal=idle.principal),
         state_file=state_file,

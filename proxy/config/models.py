@@ -4,7 +4,7 @@ The models take what `document` gives: text, lists and mappings. Descriptions ar
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Annotated, Literal, TypeAlias, cast
 
@@ -49,6 +49,7 @@ _COUNT = re.compile(r"[0-9]{1,12}")
 _SIZE = re.compile(r"(?P<count>[0-9]{1,12}) ?(?P<unit>[KMG]iB)?")
 _UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _NAME_LIMITS = (16, 128)
+_GUIDANCE_LIMIT = 1000
 
 
 def _flag(value: object) -> object:
@@ -123,6 +124,12 @@ def _one_name(value: str) -> str:
         return value
     listed = ", ".join(name for name in names if name)
     raise PydanticCustomError("comma", "one text with a comma: write a list: [{names}]", {"names": listed})
+
+
+def _short(value: str) -> str:
+    if value.strip() and len(value.encode("utf-8", "replace")) <= _GUIDANCE_LIMIT:
+        return value
+    raise PydanticCustomError("guidance", "must hold 1 to 1000 bytes: the skills stand beside it, in 2000 in all")
 
 
 def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -314,7 +321,6 @@ class SkillEntry(_Part):
         description="By server, prompts to show (names or patterns) beyond those that come with all its tools.",
     )
 
-
     category: Scalar = Field(default="", description="A word by which skills can be listed.")
     tags: Words = Field(default=(), description="Words by which skills can be listed and found.")
     version: Scalar = Field(default="", description="Of the skill; shown in lists.")
@@ -441,7 +447,7 @@ class ProxyBlock(_Part):
     state: StateBlock = Field(
         default_factory=StateBlock, description="Where the state of clients is kept, and whether it outlives the proxy."
     )
-    guidance: str | None = Field(
+    guidance: Annotated[str, AfterValidator(_short)] | None = Field(
         default=None,
         description="How to choose skills, in SKILL's description, instead of the proxy's own words; at most 1000 "
         "bytes.",
@@ -512,8 +518,8 @@ class File(_Part):
     )
     skill_paths: tuple[SkillPathOrName, ...] = Field(
         default=(),
-        description="Folders with skills, each a folder with a SKILL.md. A later one wins over an earlier one, and what "
-        "skill_configs says over all.",
+        description="Folders with skills, each a folder with a SKILL.md. A later one wins over an earlier one, and "
+        "what skill_configs says over all.",
     )
     profiles: tuple[ProfileEntry, ...] | None = Field(
         default=None,
@@ -537,24 +543,27 @@ def known_keys(place: Place) -> tuple[str, ...]:
     match place:
         case ():
             return _keys(File)
-        case ("proxy",):
-            return _keys(ProxyBlock)
         case ("proxy", "max_scopes" | "scope_idle"):
             return KINDS
-        case ("proxy", "state"):
-            return _keys(StateBlock)
         case (str(part), _) if part in SERVERS:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
-        case (str(part), _) if part == SKILLS:
-            return _keys(SkillEntry)
-        case (str(part), _, "requires") if part == SKILLS:
-            return _keys(RequiresBlock)
-        case (str(part), _) if part == SKILL_PATHS:
-            return _keys(SkillPath)
-        case (str(part), _) if part == PROFILES:
-            return _keys(ProfileEntry)
-        case _:
-            return ()
+        case (first, *others):
+            anywhere = (first, *(None if index == 0 else key for index, key in enumerate(others)))
+            model = _MODELS.get(place) or _MODELS.get(anywhere)
+            return _keys(model) if model is not None else ()
+        case _:  # a tuple is empty or has a first
+            raise AssertionError
+
+
+_MODELS: Mapping[tuple[str | int | None, ...], type[BaseModel]] = {
+    ("proxy",): ProxyBlock,
+    ("proxy", "state"): StateBlock,
+    (SKILLS, None): SkillEntry,
+    (SKILLS, None, "requires"): RequiresBlock,
+    (SKILL_PATHS, None): SkillPath,
+    (PROFILES, None): ProfileEntry,
+}
+"""By place, None for any key, the model of the mapping there."""
 
 
 def _keys(model: type[BaseModel]) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class Findings:
         self._line_of = line_of
         self._problems = list(problems)
         self._notes: list[Problem] = []
+        self._others: list[str] = []
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -58,8 +59,9 @@ class Findings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth saying so far, by line."""
-        return tuple(dict.fromkeys(map(str, sorted(self._notes, key=lambda note: note.line))))
+        """What is worth saying so far, by line, then about other files."""
+        own = sorted(self._notes, key=lambda note: note.line)
+        return tuple(dict.fromkeys([*map(str, own), *self._others]))
 
     def line(self, place: Place) -> int:
         """The line of a place."""
@@ -72,6 +74,10 @@ class Findings:
     def note(self, place: Place, what: str) -> None:
         """Something is worth saying about `place`."""
         self._notes.append(self._at(place, what))
+
+    def notes_of(self, others: Iterable[str]) -> None:
+        """What is worth saying about other files."""
+        self._others += others
 
     def _at(self, place: Place, what: str) -> Problem:
         return Problem(self._file, self._line_of(place), shown(place), what)

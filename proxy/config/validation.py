@@ -14,12 +14,16 @@ from proxy.config.models import (
     CLIENT_FILTERS,
     CLIENT_KEYS,
     DENIED,
+    PROFILES,
     SERVERS,
+    SKILL_PATHS,
     SKILLS,
     File,
+    ProfileEntry,
     ProxyBlock,
     ServerEntry,
     SkillEntry,
+    SkillPath,
     known_keys,
 )
 from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, lacks_a_space
@@ -30,7 +34,11 @@ _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
     **dict.fromkeys(
-        ("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
+        (
+            *("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
+            *("tags", "required_capabilities", "requires_skills", "conflicts_with", "bins", "servers", "os"),
+            *(SKILL_PATHS, PROFILES, "allowed_skills", "denied_skills", "capabilities", "active"),
+        ),
         "is empty: write [] for an empty list, or leave it out",
     ),
     **dict.fromkeys(
@@ -48,6 +56,8 @@ class Parts:
     servers_key: str
     servers: Mapping[str, ServerEntry]
     skills: Mapping[str, SkillEntry]
+    skill_paths: tuple[SkillPath, ...]
+    profiles: tuple[ProfileEntry, ...] | None
     denied: Mapping[str, tuple[str, ...]]
     proxy: ProxyBlock
 
@@ -131,14 +141,16 @@ def validated(data: Mapping[str, Plain], findings: Findings) -> Parts:
         key,
         dict(_right(ServerEntry, data.get(key))),
         dict(_right(SkillEntry, data.get(SKILLS))),
-        _denied(data),
+        _alone(data, SKILL_PATHS).skill_paths,
+        _alone(data, PROFILES).profiles,
+        _alone(data, DENIED).black_tool_actions,
         _one(ProxyBlock, data.get("proxy")) or ProxyBlock(),
     )
 
 
-def _denied(data: Mapping[str, Plain]) -> Mapping[str, tuple[str, ...]]:
-    part = _one(File, {DENIED: data.get(DENIED, {})})
-    return part.black_tool_actions if part else {}
+def _alone(data: Mapping[str, Plain], part: str) -> File:
+    """A file that holds this part alone, if it is right; else one that holds nothing."""
+    return _one(File, {part: data[part]} if part in data else {}) or File()
 
 
 def _right(model: type[Model], entries: Plain) -> Iterable[tuple[str, Model]]:

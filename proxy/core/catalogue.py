@@ -54,13 +54,15 @@ class SkillFile(NamedTuple):
 class Folder:
     """Where a skill's files are: the folder's absolute path, and all that is below it, by path.
 
-    `document`: the path of its SKILL.md, as the file system spells it. `unserved`: why clients that know skills cannot
-    be served it as the standard wants, empty where they can.
+    `document`: the path of its SKILL.md, as the file system spells it. `verbatim`: whether that is the skill's text as
+    it stands; else the configuration says some of it in other words. `unserved`: why clients that know skills cannot be
+    served it as the standard wants, empty where they can.
     """
 
     path: str
     document: str
     files: tuple[SkillFile, ...] = ()
+    verbatim: bool = True
     unserved: str = ""
 
 
@@ -129,6 +131,11 @@ class Catalogue:
     def by_prompt(self) -> Mapping[str, Skill]:
         """The skills by the name of the prompt that each of them is."""
         return {self.naming.prompt_of(skill.id): skill for skill in self.skills}
+
+    @cached_property
+    def limited(self) -> Mapping[str, float]:
+        """The skills that are offloaded when they are not used, with the seconds until then."""
+        return {s.id: s.idle_limit for s in self.skills if s.idle_limit is not None and not s.pinned}
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ class Absence(Enum):
 
     INACTIVE = "not active"
     OFFLOADED = "offloaded"
+    EXPIRED = "offloaded by itself"
     UNAVAILABLE = "its server is not available"
 
 
@@ -168,8 +169,14 @@ def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name:
     for skill, server in found:
         if skill in state.active:
             return Missing(Absence.UNAVAILABLE, skill, server)
-    was_here = any(skill in state.offloaded for skill, _ in found)
-    return Missing(Absence.OFFLOADED if was_here else Absence.INACTIVE, *found[0])
+    return Missing(_absence(state, [skill for skill, _ in found]), *found[0])
+
+
+def _absence(state: ScopeState, skills: Collection[str]) -> Absence:
+    """Why none of these skills is active."""
+    if not state.expired.isdisjoint(skills):
+        return Absence.EXPIRED
+    return Absence.INACTIVE if state.offloaded.isdisjoint(skills) else Absence.OFFLOADED
 
 
 def _known(catalogue: Catalogue, server: str, offer: Offer) -> frozenset[str]:

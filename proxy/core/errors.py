@@ -70,6 +70,18 @@ class Unknown(ProxyError):
 
 
 @dataclass(eq=False)
+class Unreadable(ProxyError):
+    """A file of a skill cannot be read."""
+
+    skill: str
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"file {self.path} of skill {self.skill} cannot be read: {self.reason}"
+
+
+@dataclass(eq=False)
 class Rejection(ProxyError):
     """A server's JSON-RPC error, passed on as it came."""
 

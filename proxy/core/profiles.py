@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.relations import begin
 from proxy.core.scope import ScopeId
 
 ANYBODY: Final = "*"
@@ -63,6 +64,12 @@ class Policy:
             if profile.holds(scope):
                 return catalogue
         return self._empty
+
+    def at_once(self, scope: ScopeId | None = None) -> list[str]:
+        """The servers of the skills that `scope` begins with, or any scope, in the order of the file."""
+        catalogues = self.catalogues if scope is None else (self.of(scope),)
+        wanted = {server for catalogue in catalogues for server in catalogue.servers_of(begin(catalogue).active)}
+        return [server for server in self.catalogue.servers if server in wanted]
 
     @cached_property
     def catalogues(self) -> tuple[Catalogue, ...]:

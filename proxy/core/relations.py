@@ -36,7 +36,7 @@ def required(catalogue: Catalogue, skill: str) -> tuple[str, ...]:
     opened = {skill}
 
     def visit(one: str) -> None:
-        for other in catalogue.by_id[one].requires:
+        for other in catalogue.by_id[one].requires if one in catalogue.by_id else ():
             if other not in opened and other in catalogue.by_id:
                 opened.add(other)
                 visit(other)
@@ -67,7 +67,7 @@ def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     if kept := tuple(skill for skill in leaving if _has_to_stay(catalogue, staying, skill)):
         return Blocked(Hindrance.KEPT, wanted, kept)
     active = _without_orphans(catalogue, (*staying, *joining), by_demand)
-    if not _fits(catalogue, active) and any(not catalogue.by_id[skill].pinned for skill in joining):
+    if not _fits(catalogue, active) and not catalogue.pinned.issuperset(joining):
         return Blocked(Hindrance.TOO_MANY, wanted, tuple(s for s in active if s in state.active))
     gone = frozenset(state.active) - {*active}
     return replace(
@@ -83,7 +83,7 @@ def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     """The state with `wanted` not active, nor what nobody else requires; the same object when it was not active."""
     if wanted not in state.active:
         return state
-    if catalogue.by_id[wanted].pinned:
+    if wanted in catalogue.pinned:
         return Blocked(Hindrance.PINNED, wanted)
     staying = tuple(skill for skill in state.active if skill != wanted)
     if needing := tuple(skill for skill in staying if wanted in required(catalogue, skill)):
@@ -132,7 +132,7 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
     )
     if not _sound(catalogue, fresh):
         never = [s for s in known if any(conflict(catalogue.by_id[s], catalogue.by_id[p]) for p in catalogue.pinned)]
-        wanted = [s for s in known if s not in state.by_demand and s not in never or s in catalogue.pinned]
+        wanted = [s for s in known if s in catalogue.pinned or s not in (*state.by_demand, *never)]
         emptied = replace(fresh, active=(), by_demand=frozenset[str]())
         fresh = _with(catalogue, emptied, (*wanted, *(s for s in catalogue.by_id if s in catalogue.pinned)))
     return state if fresh == state else fresh
@@ -151,28 +151,26 @@ def _sound(catalogue: Catalogue, state: ScopeState) -> bool:
     active = state.active
     if not catalogue.pinned <= {*active} or not _fits(catalogue, active):
         return False
-    if any(_in_conflict(catalogue, active, skill) or not {*required(catalogue, skill)} <= {*active} for skill in active):
+    if any(
+        _in_conflict(catalogue, active, skill) or not {*required(catalogue, skill)} <= {*active} for skill in active
+    ):
         return False
     return _without_orphans(catalogue, active, state.by_demand) == active
 
 
 def _in_conflict(catalogue: Catalogue, active: Iterable[str], skill: str) -> tuple[str, ...]:
-    one = catalogue.by_id[skill]
-    return tuple(other for other in active if other != skill and conflict(one, catalogue.by_id[other]))
+    one, known = catalogue.by_id[skill], catalogue.by_id
+    return tuple(other for other in active if other != skill and other in known and conflict(one, known[other]))
 
 
 def _has_to_stay(catalogue: Catalogue, staying: Iterable[str], skill: str) -> bool:
-    return catalogue.by_id[skill].pinned or any(skill in required(catalogue, other) for other in staying)
+    return skill in catalogue.pinned or any(skill in required(catalogue, other) for other in staying)
 
 
 def _without_orphans(catalogue: Catalogue, active: tuple[str, ...], by_demand: Collection[str]) -> tuple[str, ...]:
     """What stays of `active`: all but those that were only required, and that nobody requires any more."""
     needed = {*_needed(catalogue, (skill for skill in active if skill not in by_demand))}
-    return tuple(
-        skill
-        for skill in active
-        if skill not in by_demand or skill in needed or catalogue.by_id[skill].pinned
-    )
+    return tuple(skill for skill in active if skill not in by_demand or skill in needed or skill in catalogue.pinned)
 
 
 def _needed(catalogue: Catalogue, skills: Iterable[str]) -> Iterator[str]:

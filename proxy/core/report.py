@@ -61,7 +61,7 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
     nothing = not (view.tools or view.resources or view.templates or view.prompts)
     if catalogue.servers_of([skill.id]) and nothing and not problems:
         problems.append("it grants nothing: its servers offer nothing that it lists")
-    if not skill.servers and not skill.usage.strip():
+    if not skill.servers and skill.usage is not None and not skill.usage.strip():
         problems.append("it grants nothing and has no usage guide")
     return SkillReport(
         skill, tuple(view.tools.values()), len(view.resources) + len(view.templates), len(view.prompts), tuple(problems)

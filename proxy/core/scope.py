@@ -60,10 +60,10 @@ class Lists:
 class ScopeState:
     """One scope's state.
 
-    `active`: skill ids in order of activation. `by_demand`: those that are active because another one requires them, and
-    for no other reason. `offloaded`: skills that were active here and no longer are; `expired`: those of them that were
-    not used for too long, of which the client has not been told yet. `lists`: what its clients were last told of. `evidence`: by connection. `handed_out`: resource URI -> server whose tool
-    result handed it out, oldest first.
+    `active`: skill ids in order of activation. `by_demand`: those that are active because another one requires them,
+    and for no other reason. `offloaded`: skills that were active here and no longer are; `expired`: those of them that
+    were not used for too long, of which the client has not been told yet. `lists`: what its clients were last told of.
+    `evidence`: by connection. `handed_out`: resource URI -> server whose tool result handed it out, oldest first.
     """
 
     active: tuple[str, ...] = ()

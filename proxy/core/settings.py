@@ -47,7 +47,8 @@ class Settings:
 
     `list_wait`: how long a list waits for servers of active skills that are starting. `activation_wait`: how long an
     activation does. `call_route`: whether `SKILL_CALL` is shown; `auto` shows it to clients whose name begins with
-    one of `call_route_clients`, and under `modern_listing: stable`. `max_scopes`: bound on live scopes.
+    one of `call_route_clients`, and under `modern_listing: stable`. `guidance`: how to choose skills, in `SKILL`'s
+    description, instead of our own words. `max_scopes`: bound on live scopes.
     `scope_idle`: how long a scope lives without a request. `state_file`: the absolute path of the SQLite file that
     remembers scopes; None where they are in memory alone. `tokens`: principal -> bearer token.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
@@ -62,6 +63,7 @@ class Settings:
     call_route: Literal["auto", "on", "off"] = "auto"
     call_route_clients: tuple[str, ...] = DROPS_LIST_CHANGES
     modern_listing: Literal["live", "stable"] = "live"
+    guidance: str | None = None
     max_scopes: PerKind[int] = _MAX_SCOPES
     scope_idle: PerKind[float] = _SCOPE_IDLE
     state_file: str | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from html import escape
+from itertools import islice
 from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
@@ -14,6 +15,10 @@ DESCRIPTION_LIMIT = 2000
 """Bytes of UTF-8, so that it holds in characters too: some clients cut there."""
 ENUM_LIMIT = 50
 """Up to this many skills `skill_name` is an enum, then plain text."""
+PAGE = 20
+"""Skills on a page of the `list` action."""
+_LEAST = len('<skill id="x"/>')
+"""Bytes that a skill takes in the description, at least."""
 
 ALIASES = {"active_skill": "activate", "offload_skill": "offload"}
 
@@ -27,25 +32,16 @@ def actions(catalogue: Catalogue) -> tuple[str, ...]:
     return (*(("activate", "offload") if switchable else ()), "list", "read")
 
 
-def skill_tool(catalogue: Catalogue, active: Collection[str]) -> dict[str, Any]:
-    """The definition of `SKILL` for a scope in which the skills `active` are active."""
-    ids = [skill.id for skill in catalogue.skills]
-    name: dict[str, Any] = {"type": "string", "description": "The skill's id. Needed for all actions but list."}
-    if len(ids) <= ENUM_LIMIT:
-        name["enum"] = ids
+def skill_tool(catalogue: Catalogue, active: Collection[str], guidance: str | None = None) -> dict[str, Any]:
+    """The definition of `SKILL` for a scope in which the skills `active` are active.
+
+    `guidance`: how to choose skills, instead of our own words.
+    """
     return {
         "name": SKILL,
         "title": "Skills",
-        "description": description(catalogue, active),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "action": {"type": "string", "enum": list(actions(catalogue))},
-                "skill_name": name,
-                "tool": {"type": "string", "description": "With read: show this one tool's input schema."},
-            },
-            "required": ["action"],
-        },
+        "description": description(catalogue, active, guidance),
+        "inputSchema": {"type": "object", "properties": _properties(catalogue), "required": ["action"]},
         "annotations": {
             "title": "Skills",
             "readOnlyHint": False,
@@ -54,6 +50,30 @@ def skill_tool(catalogue: Catalogue, active: Collection[str]) -> dict[str, Any]:
             "openWorldHint": False,
         },
     }
+
+
+def _properties(catalogue: Catalogue) -> dict[str, Any]:
+    """What `SKILL` takes; of what only some configurations have a use for, what this one has."""
+    ids = [skill.id for skill in catalogue.skills]
+    name: dict[str, Any] = {"type": "string", "description": "The skill's id. Needed for all actions but list."}
+    if len(ids) <= ENUM_LIMIT:
+        name["enum"] = ids
+    properties: dict[str, Any] = {
+        "action": {"type": "string", "enum": list(actions(catalogue))},
+        "skill_name": name,
+        "tool": {"type": "string", "description": "With read: show this one tool's input schema."},
+    }
+    if any(skill.folder is not None for skill in catalogue.skills):
+        properties["path"] = {"type": "string", "description": "With read: show this file of the skill."}
+    properties["query"] = {"type": "string", "description": "With list: words to search skills for, best match first."}
+    if any(skill.category for skill in catalogue.skills):
+        properties["category"] = {"type": "string", "description": "With list: only skills of this category."}
+    if any(skill.tags for skill in catalogue.skills):
+        what = "With list: only skills with all of these tags."
+        properties["tags"] = {"type": "array", "items": {"type": "string"}, "description": what}
+    if len(ids) > PAGE:
+        properties["page"] = {"type": "integer", "minimum": 1, "description": f"With list: {PAGE} skills a page."}
+    return properties
 
 
 def skill_call_tool() -> dict[str, Any]:
@@ -83,20 +103,24 @@ def skill_call_tool() -> dict[str, Any]:
     }
 
 
-def description(catalogue: Catalogue, active: Collection[str]) -> str:
+def description(catalogue: Catalogue, active: Collection[str], guidance: str | None = None) -> str:
     """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18)."""
-    whole = _guide(HOW_TO_USE, (_entry(skill) for skill in catalogue.skills))
-    if _size(whole) <= DESCRIPTION_LIMIT:
-        return whole
-    first = [skill for skill in catalogue.skills if skill.pinned or skill.id in active]
-    rest = [skill for skill in catalogue.skills if skill not in first]
-    how = f"{HOW_TO_USE} There are {len(catalogue.skills)} skills, more than fit here: use action list to see them all."
+    guide = HOW_TO_USE if guidance is None else without_our_tags(guidance)
+    skills = catalogue.skills
+    if len(skills) * _LEAST <= DESCRIPTION_LIMIT:
+        whole = _guide(guide, map(_entry, skills))
+        if _size(whole) <= DESCRIPTION_LIMIT:
+            return whole
+    first = {skill.id: skill for skill in skills if skill.pinned or skill.id in active}
+    rest = (skill for skill in skills if skill.id not in first)
+    how = f"{guide} There are {len(skills)} skills, more than fit here: use action list to see them all."
     room = DESCRIPTION_LIMIT - _size(_guide(how, ()))
     entries: list[str] = []
-    for skill, forms in [*((s, (_entry(s), _name_only(s))) for s in first), *((s, (_name_only(s),)) for s in rest)]:
+    for skill in (*first.values(), *islice(rest, DESCRIPTION_LIMIT // _LEAST)):
+        forms = (_entry(skill), _name_only(skill)) if skill.id in first else (_name_only(skill),)
         fitting = next((form for form in forms if _size(form) <= room), None)
         if fitting is None:
-            if skill in first:
+            if skill.id in first:
                 continue
             break
         entries.append(fitting)

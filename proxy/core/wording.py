@@ -3,8 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,9 +13,9 @@ from proxy.core.decision import Absence, Missing, Route
 from proxy.core.inventory import is_json, items
 
 HOW_TO_USE = (
-    "Skills are groups of tools with a guide. Call SKILL with action activate and, as skill_name, the id of the skill "
-    "that fits the task: its guide and tools are then yours to use. Activate only what the task needs; offload a skill "
-    "when done with it."
+    "Skills are guides, most with tools. Before a task, see which skill clearly applies: the most specific one where "
+    "several do; none where none does. Call SKILL with action activate and its id as skill_name: its guide and tools "
+    "are then yours to use. Action read shows a guide without activating. Offload a skill when done with it."
 )
 INSTRUCTIONS = (
     "Tools here come in skills. Call the tool SKILL (action: activate, skill_name: one of those its description "
@@ -34,7 +34,7 @@ LINE_LIMIT = 120
 """Characters of a tool's description where only its first line is given."""
 
 _OUR_TAGS = re.compile(
-    r"<(?=\s*/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|server_instructions)\b)",
+    r"<(?=\s*/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|skill_file|server_instructions)\b)",
     re.IGNORECASE,
 )
 
@@ -102,9 +102,16 @@ def unknown_tool(name: str) -> str:
     return f"Unknown tool: {name}"
 
 
+_ABSENT = {
+    Absence.INACTIVE: "is not active",
+    Absence.OFFLOADED: "was offloaded",
+    Absence.EXPIRED: "was offloaded since nobody used it",
+}
+
+
 def not_active(name: str, missing: Missing) -> str:
     """The refusal of a tool that a skill grants but that is not active now."""
-    was = "was offloaded" if missing.why is Absence.OFFLOADED else "is not active"
+    was = _ABSENT[missing.why]
     call = skill_call("activate", missing.skill)
     return f"Tool {name} {was}: it comes with skill {missing.skill}. Call {call} first, then call {name} again."
 
@@ -137,61 +144,69 @@ def call_timed_out(name: str, server: str, limit: float) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What an activation brings: the guide, tools that can be used now, and what is to be known of their servers.
+
+    `besides`: more to say, in words and as structured content, by key.
+    """
+
+    guide: str
+    tools: Sequence[Route] = ()
+    instructions: Sequence[Instructions] = ()
+    problems: Sequence[Problem] = ()
+    besides: Mapping[str, tuple[str, Any]] = field(default_factory=dict[str, tuple[str, Any]])
+
+
 def activation(
-    skill: Skill,
-    current: Sequence[str],
-    *,
-    again: bool,
-    tools: Sequence[Route],
-    with_schemas: bool,
-    call_route: bool,
-    instructions: Sequence[Instructions],
-    problems: Sequence[Problem],
+    skill: Skill, brought: Brought, current: Sequence[str], *, again: bool, with_schemas: bool, call_route: bool
 ) -> dict[str, Any]:
     """The result of activating `skill`; `current` are the active skills in order of activation."""
-    listed = described(tools, with_schemas=with_schemas)
+    listed = described(brought.tools, with_schemas=with_schemas)
     head = f"skill {skill.id} {'already ' if again else ''}activated, current skills: {list(current)!r}"
-    parts = [head, f"<skill_guide>{without_our_tags(skill.usage)}</skill_guide>"]
+    parts = [head, f"<skill_guide>{without_our_tags(brought.guide)}</skill_guide>"]
+    parts += [words for words, _ in brought.besides.values()]
     parts += [
         f"What server {told.server} itself says about its tools:\n"
         f"<server_instructions>{without_our_tags(told.text)}</server_instructions>"
-        for told in instructions
+        for told in brought.instructions
     ]
     if listed:
         parts.append("Tools you can use now:\n" + "\n".join(_line(tool) for tool in listed))
         if call_route:
             parts.append(CALL_ROUTE)
-    elif not problems:
-        parts.append("This skill brings a guide and no tools." if not skill.tools else "No tools are available.")
-    if problems:
-        parts.append("Not ready:\n" + "\n".join(f"- {_standing(problem)}" for problem in problems))
+    elif not brought.problems:
+        parts.append("No tools are available." if skill.tools else "This skill brings a guide and no tools.")
+    if brought.problems:
+        parts.append("Not ready:\n" + "\n".join(f"- {_standing(problem)}" for problem in brought.problems))
     structured: dict[str, Any] = {
         "action": "activate",
         "skill": skill.id,
         "current_skills": list(current),
-        "guide": skill.usage,
+        "guide": brought.guide,
         "tools": listed,
-        "problems": [problem.structured for problem in problems],
+        "problems": [problem.structured for problem in brought.problems],
         "message": head,
+        **{key: value for key, (_, value) in brought.besides.items()},
     }
     if listed and call_route:
         structured["call_route"] = CALL_ROUTE
-    if instructions:
-        structured["server_instructions"] = {told.server: told.text for told in instructions}
+    if brought.instructions:
+        structured["server_instructions"] = {told.server: told.text for told in brought.instructions}
     return result("\n\n".join(parts), structured)
 
 
-def offloading(skill: str, current: Sequence[str], *, was_active: bool) -> dict[str, Any]:
-    """The result of offloading; what was not active is as wished, so it is no error."""
+def offloading(skill: str, current: Sequence[str], *, was_active: bool, besides: Sequence[str]) -> dict[str, Any]:
+    """The result of offloading; what was not active is as wished, so it is no error.
+
+    `besides`: the skills that went with it, since nobody else requires them.
+    """
     done = f"skill {skill} {'offloaded' if was_active else 'not found'}, current skills: {list(current)!r}"
-    return result(done, {"action": "offload", "skill": skill, "current_skills": list(current), "message": done})
-
-
-def pinned(skill: str, current: Sequence[str]) -> dict[str, Any]:
-    """The refusal to offload a pinned skill."""
-    why = f"skill {skill} is pinned and stays active, current skills: {list(current)!r}"
-    structured = {"action": "offload", "skill": skill, "current_skills": list(current), "message": why}
-    return result(why, structured, error=True)
+    structured = {"action": "offload", "skill": skill, "current_skills": list(current), "message": done}
+    if besides:
+        structured["also_offloaded"] = list(besides)
+        done += f"\nOffloaded with it, since no other skill requires them: {', '.join(besides)}."
+    return result(done, structured)
 
 
 def skill_not_found(action: str, wanted: str, catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
@@ -203,29 +218,6 @@ def skill_not_found(action: str, wanted: str, catalogue: Catalogue, current: Seq
         {"action": action, "skill": wanted, "current_skills": list(current), "available_skills": close},
         error=True,
     )
-
-
-def listing(catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
-    """The result of the `list` action."""
-    skills = [
-        {"id": skill.id, "name": skill.name, "desc": skill.desc, "active": skill.id in current, "pinned": skill.pinned}
-        for skill in catalogue.skills
-    ]
-    lines = [
-        f"- {skill.id}{' (pinned)' if skill.pinned else ' (active)' if skill.id in current else ''}: "
-        + ": ".join(without_our_tags(text) for text in dict.fromkeys((skill.name, skill.desc)) if text != skill.id)
-        for skill in catalogue.skills
-    ]
-    text = f"{len(skills)} skills, current skills: {list(current)!r}\n" + "\n".join(lines)
-    return result(text, {"action": "list", "current_skills": list(current), "skills": skills})
-
-
-def guide(skill: Skill, current: Sequence[str]) -> dict[str, Any]:
-    """The result of the `read` action without a tool."""
-    state = "active" if skill.id in current else "not active"
-    text = f"skill {skill.id} ({state})\n\n<skill_guide>{without_our_tags(skill.usage)}</skill_guide>"
-    structured = {"action": "read", "skill": skill.id, "current_skills": list(current), "guide": skill.usage}
-    return result(text, structured)
 
 
 def tool_schema(skill: Skill, current: Sequence[str], route: Route) -> dict[str, Any]:

@@ -28,18 +28,18 @@ from starlette.requests import Request
 
 from proxy import __version__
 from proxy.core.capabilities import ANYTHING
-from proxy.core.catalogue import Catalogue
 from proxy.core.errors import ProxyError, Rejection, Unknown
 from proxy.core.inventory import Json, is_json, without_lone_surrogates
+from proxy.core.published import EXTENSION
 from proxy.core.scope import ScopeId, connected
 from proxy.core.wording import INSTRUCTIONS
 from proxy.face.channel import RequestChannel, declared_by
 from proxy.face.clients import ClientRegistry
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
 from proxy.face.lifetimes import Lifetimes
-from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
+from proxy.gateway.publishing import Publishing
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.ports import Caller
@@ -49,6 +49,9 @@ log = structlog.stdlib.get_logger("proxy.face")
 NAME = "mcp-skill-proxy"
 RESOURCE_NOT_FOUND = -32002
 """The handshake era's code for a resource that does not exist (2025-11-25, server/resources)."""
+
+OF_SKILLS = frozenset({"skills/list", "skills/get", "resources/directory/read"})
+"""The methods of the skills extension, which every era can have (SEP-2640)."""
 
 _HOP_KEYS = frozenset({"ttlMs", "cacheScope", "resultType", "_meta"})
 """What of a result may belong to the hop that it came by."""
@@ -66,8 +69,8 @@ class ProxyServer(Server[dict[str, Any]]):
         identity: Identity,
         gate: Gate,
         listing: Listing,
-        forwarding: Forwarding,
         skills: Skills,
+        publishing: Publishing,
         subscriptions: Subscriptions,
         clients: ClientRegistry,
         lifetimes: Lifetimes,
@@ -88,13 +91,16 @@ class ProxyServer(Server[dict[str, Any]]):
             "tools/call": skills.call,
             "resources/list": _list("resources", listing.resources),
             "resources/templates/list": _list("resourceTemplates", listing.templates),
-            "resources/read": forwarding.read_resource,
+            "resources/read": publishing.read_resource,
             "resources/subscribe": subscriptions.subscribe,
             "resources/unsubscribe": subscriptions.unsubscribe,
             "prompts/list": _list("prompts", listing.prompts),
-            "prompts/get": forwarding.get_prompt,
-            "completion/complete": forwarding.complete,
+            "prompts/get": publishing.get_prompt,
+            "completion/complete": publishing.complete,
             "logging/setLevel": self._set_level,
+            "skills/list": publishing.skills,
+            "skills/get": publishing.skill,
+            "resources/directory/read": publishing.directory,
         }
         self.middleware[:] = [self._answer]  # without the SDK's spans, which cost each call more than all of our own
 
@@ -111,19 +117,21 @@ class ProxyServer(Server[dict[str, Any]]):
         All of it is answered to everybody: after a change of the configuration more may be there than was declared, or
         less.
         """
-        catalogue = self._gate.catalogue
-        resources, prompts = _can_show(catalogue, "resources"), _can_show(catalogue, "prompts")
+        catalogue = self._gate.policy.catalogue
+        if not catalogue.skills:
+            return ServerCapabilities(tools=ToolsCapability(list_changed=True))
         return ServerCapabilities(
             tools=ToolsCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True, subscribe=True) if resources else None,
-            prompts=PromptsCapability(list_changed=True) if prompts else None,
-            completions=CompletionsCapability() if resources or prompts else None,
+            resources=ResourcesCapability(list_changed=True, subscribe=True),
+            prompts=PromptsCapability(list_changed=True),
+            completions=CompletionsCapability(),
             logging=LoggingCapability() if catalogue.needed else None,
+            extensions={EXTENSION: {"directoryRead": True}},
         )
 
     def refit(self) -> None:
         """Tell new clients what the configuration in force offers."""
-        self.instructions = INSTRUCTIONS if self._gate.catalogue.skills else None
+        self.instructions = INSTRUCTIONS if self._gate.policy.catalogue.skills else None
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware: our own methods are answered here, the rest by the SDK."""
@@ -143,7 +151,7 @@ class ProxyServer(Server[dict[str, Any]]):
                     self._gate.upstreams.roots_changed(scope)
                 return await call_next(ctx)
             params: Json = ctx.params or {}
-            if not _is_plain_call(ctx.method, params):
+            if ctx.method not in OF_SKILLS and not _is_plain_call(ctx.method, params):
                 validate_client_request(ctx.method, ctx.protocol_version, params)
             caller = self._caller(scope, ctx, channel)
             result = self._envelope(ctx, await answer(caller, params))
@@ -225,7 +233,7 @@ class ProxyServer(Server[dict[str, Any]]):
         kept = {key: value for key, value in meta.items() if key != SERVER_INFO_META_KEY} if is_json(meta) else {}
         if modern:
             out["resultType"] = result.get("resultType", "complete")
-            if ctx.method in CACHEABLE_METHODS:
+            if ctx.method in CACHEABLE_METHODS or ctx.method in OF_SKILLS:
                 out |= {"ttlMs": 0, "cacheScope": "private"}
             kept[SERVER_INFO_META_KEY] = self.server_info_stamp
         if kept or meta == {}:
@@ -240,13 +248,6 @@ def _list(key: str, listed: Callable[[Caller], Awaitable[Any]]) -> Answer:
         return {key: await listed(caller)}
 
     return answer
-
-
-def _can_show(catalogue: Catalogue, kind: str) -> bool:
-    """Whether some skill can make resources, or prompts, visible (design rule 6)."""
-    return any(allow.everything for skill in catalogue.skills for allow in skill.tools.values()) or any(
-        skill.resources if kind == "resources" else skill.prompts for skill in catalogue.skills
-    )
 
 
 def _no_schema(_name: str) -> None:
@@ -265,7 +266,7 @@ def _is_plain_call(method: str, params: Json) -> bool:
 
 def _exists(ctx: Context) -> bool:
     """Whether the revision that the client speaks has the method; the SDK refuses it otherwise."""
-    return (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS
+    return ctx.method in OF_SKILLS or (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS
 
 
 def _too_early(ctx: Context) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from proxy.core import wording
+from proxy.core.catalogue import NOTHING
 from proxy.core.decision import Absence, Route, View, missing
 from proxy.core.errors import (
     NotDelivered,
@@ -18,8 +19,10 @@ from proxy.core.errors import (
     Unknown,
 )
 from proxy.core.inventory import is_json, items
+from proxy.core.published import published
 from proxy.core.scope import ScopeId, called, handed_out
 from proxy.gateway.gate import Gate
+from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds, Withdrawn
 from proxy.ports import Caller
 
@@ -34,9 +37,10 @@ Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 class Forwarding:
     """Calls tools, gets prompts, reads and completes resources for callers, through the gate."""
 
-    def __init__(self, gate: Gate, rounds: Rounds) -> None:
+    def __init__(self, gate: Gate, rounds: Rounds, idling: Idling) -> None:
         self._gate = gate
         self._rounds = rounds
+        self._idling = idling
 
     async def call_tool(self, caller: Caller, params: Mapping[str, Any], *, direct: bool = True) -> dict[str, Any]:
         """Run `tools/call` with `params` under the original name; its result as it came.
@@ -140,9 +144,12 @@ class Forwarding:
         What was handed out counts while a skill of that server is active.
         """
         state = await self._gate.state(scope)
+        catalogue = self._gate.catalogue(scope)
+        if published(catalogue, uri) is not None:  # a file of a skill: no server's, whatever it says
+            return None
         view = self._gate.sight(scope, state.active).view
         giver = state.handed_out.get(uri)
-        if giver not in self._gate.catalogue.servers_of(state.active):
+        if giver not in catalogue.servers_of(state.active):
             giver = None
         return view.lister_of(uri) or giver or view.template_of(uri)
 
@@ -165,7 +172,7 @@ class Forwarding:
 
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""
-        servers = self._gate.catalogue.servers_of((await self._gate.state(caller.scope)).active)
+        servers = self._gate.catalogue(caller.scope).servers_of((await self._gate.state(caller.scope)).active)
         await self._gate.upstreams.settled(servers, caller.scope, self._gate.settings.list_wait)
 
     async def _view(self, caller: Caller) -> View:
@@ -179,7 +186,7 @@ class Forwarding:
         """
         gate = self._gate
         state = await gate.state(caller.scope)
-        absent = missing(gate.catalogue, state, gate.upstreams.inventory(caller.scope), name)
+        absent = missing(gate.catalogue(caller.scope), state, gate.upstreams.inventory(caller.scope), name)
         if absent is None or absent.why is Absence.UNAVAILABLE:
             if absent is None:
                 await self._wait_for_servers(caller)
@@ -190,7 +197,7 @@ class Forwarding:
             if route is not None:
                 return route
             state = await gate.state(caller.scope)
-            absent = missing(gate.catalogue, state, gate.upstreams.inventory(caller.scope), name)
+            absent = missing(gate.catalogue(caller.scope), state, gate.upstreams.inventory(caller.scope), name)
         if absent is None:
             raise Unknown(wording.unknown_tool(name))
         if absent.why is not Absence.UNAVAILABLE:
@@ -223,7 +230,8 @@ class Forwarding:
             try:
                 link = await self._gate.upstreams.connected(server, caller.scope)
                 log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
-                return await self._rounds.exchange(link, caller, server, method, params, same)
+                with self._idling.use(caller.scope, self._used(caller.scope, server, method, params)):
+                    return await self._rounds.exchange(link, caller, server, method, params, same)
             except ServerUnavailable as error:
                 raise lost or error from None
             except NotDelivered as error:
@@ -234,6 +242,16 @@ class Forwarding:
                     raise
                 lost = error
         raise AssertionError
+
+    def _used(self, scope: ScopeId, server: str, method: str, params: Mapping[str, Any]) -> Iterator[str]:
+        """The skills with a limit on being idle that a request to `server` makes use of."""
+        catalogue = self._gate.catalogue(scope)
+        for skill in map(catalogue.by_id.__getitem__, catalogue.limited):
+            if method != "tools/call":
+                if server in skill.servers:
+                    yield skill.id
+            elif skill.tools.get(server, NOTHING).allows(params["name"]):
+                yield skill.id
 
 
 def _without_result(name: str, error: ServerUnavailable | ServerLost | ServerSilent | Unanswered) -> str:

@@ -4,12 +4,16 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import View, decide
 from proxy.core.inventory import Inventory, Listed
-from proxy.core.scope import Lists, ScopeId, ScopeState, begin, refitted
+from proxy.core.profiles import Policy
+from proxy.core.published import skill_prompts, skill_resources, skill_templates
+from proxy.core.relations import begin, refitted
+from proxy.core.scope import Lists, ScopeId, ScopeState
 from proxy.core.settings import Settings
 from proxy.core.skill_tool import skill_call_tool, skill_tool
 from proxy.ports import ScopeStore, Upstreams
@@ -21,11 +25,12 @@ SIGHTS: Final = 64
 
 @dataclass(frozen=True)
 class Sight:
-    """What is seen with one set of active skills: the view, and its lists as clients get them.
+    """What is seen in one catalogue with one set of active skills: the view, and its lists as clients get them.
 
     `with_call`: the tools with `SKILL_CALL` among them, which depends on the client. `digests`: of the lists, by kind.
     """
 
+    catalogue: Catalogue
     inventory: Inventory
     view: View
     tools: Listed
@@ -44,29 +49,33 @@ class Gate:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        policy: Policy,
         upstreams: Upstreams,
         store: ScopeStore,
         settings: Settings = DEFAULTS,
         eager: Collection[str] = (),
     ) -> None:
-        self.catalogue = catalogue
+        self.policy = policy
         self.upstreams = upstreams
         self.store = store
         self.settings = settings
         self._eager = eager
-        self._sights: dict[tuple[int, frozenset[str]], Sight] = {}
+        self._sights: dict[tuple[int, int, frozenset[str]], Sight] = {}
 
-    def adopt(self, catalogue: Catalogue, settings: Settings, eager: Collection[str]) -> None:
+    def adopt(self, policy: Policy, settings: Settings, eager: Collection[str]) -> None:
         """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
-        self.catalogue, self.settings, self._eager = catalogue, settings, eager
+        self.policy, self.settings, self._eager = policy, settings, eager
         self._sights.clear()
+
+    def catalogue(self, scope: ScopeId) -> Catalogue:
+        """What of the configuration exists for `scope`; nothing else does, for any use."""
+        return self.policy.of(scope)
 
     async def refit(self) -> None:
         """Bring every scope up to the configuration: what is active in it exists, and its servers are held."""
         for scope in await self.store.scopes():
             if await self.store.get(scope) is not None:
-                state = await self.change(scope, lambda state: refitted(state, self.catalogue))
+                state = await self.change(scope, partial(self._refitted, scope))
                 self._hold(scope, state)
 
     async def state(self, scope: ScopeId) -> ScopeState:
@@ -99,13 +108,13 @@ class Gate:
 
     def sight(self, scope: ScopeId, active: Collection[str]) -> Sight:
         """What is seen in `scope` while the skills `active` are active."""
-        inventory = self.upstreams.inventory(scope)
-        key = (id(inventory), frozenset(active))
+        inventory, catalogue = self.upstreams.inventory(scope), self.catalogue(scope)
+        key = (id(catalogue), id(inventory), frozenset(active))
         found = self._sights.get(key)
         if found is None:  # as long as it is remembered, no other inventory has this one's id
             if len(self._sights) >= SIGHTS:
                 self._sights.clear()
-            found = self._sights[key] = self._look(key[1], inventory)
+            found = self._sights[key] = self._look(catalogue, key[2], inventory)
         return found
 
     def lists(self, scope: ScopeId, active: Collection[str]) -> Lists:
@@ -114,35 +123,44 @@ class Gate:
         Beside each list stands the one of modern clients, which may be of pinned skills alone (design rule 12).
         """
         sight, stable = self.sight(scope, active), self.settings.modern_listing == "stable"
-        modern = self.sight(scope, self.catalogue.pinned) if stable else sight
+        modern = self.sight(scope, self.catalogue(scope).pinned) if stable else sight
         digests = {**sight.digests, **{f"modern {kind}": digest for kind, digest in modern.digests.items()}}
         digests["tools"] += _call_route(self.settings, stable=False)
         digests["modern tools"] += _call_route(self.settings, stable=stable)
         return Lists(digests, frozenset(sight.view.tools))
 
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
-        self.upstreams.hold(scope, {*self.catalogue.servers_of(state.active), *self._eager})
+        catalogue = self.catalogue(scope)
+        eager = (server for server in catalogue.needed if server in self._eager)
+        self.upstreams.hold(scope, {*catalogue.servers_of(state.active), *eager})
+
+    def _refitted(self, scope: ScopeId, state: ScopeState) -> ScopeState:
+        return refitted(state, self.catalogue(scope))
 
     async def _begin(self, scope: ScopeId) -> None:
         """Begin `scope`, with the skills that it had in an earlier run; another may have got in between and done it."""
         remembered = await self.store.remembered(scope)
-        state = begin(self.catalogue) if remembered is None else refitted(remembered, self.catalogue)
+        state = begin(self.catalogue(scope)) if remembered is None else self._refitted(scope, remembered)
         if await self.store.swap(scope, None, replace(state, lists=self.lists(scope, state.active))):
             self._hold(scope, state)  # not before it has begun: a scope that is refused starts nothing
 
-    def _look(self, active: frozenset[str], inventory: Inventory) -> Sight:
-        view = decide(self.catalogue, active, inventory)
-        own = [skill_tool(self.catalogue, active)] if self.catalogue.skills else []
+    def _look(self, catalogue: Catalogue, active: frozenset[str], inventory: Inventory) -> Sight:
+        view = decide(catalogue, active, inventory)
+        own = [skill_tool(catalogue, active, self.settings.guidance)] if catalogue.skills else []
         tools = [{**route.definition, "name": route.exposed} for route in view.tools.values()]
-        resources = [dict(entry) for _, entry in view.resources]
-        templates = [dict(entry) for _, entry in view.templates]
-        prompts = [{**route.definition, "name": route.exposed} for route in view.prompts.values()]
+        resources = [*skill_resources(catalogue), *(dict(entry) for _, entry in view.resources)]
+        templates = [*skill_templates(catalogue), *(dict(entry) for _, entry in view.templates)]
+        prompts = [
+            *skill_prompts(catalogue),
+            *({**route.definition, "name": route.exposed} for route in view.prompts.values()),
+        ]
         digests = {
             "tools": _digest([*own, *tools]),
             "resources": _digest([resources, templates]),
             "prompts": _digest(prompts),
         }
         return Sight(
+            catalogue=catalogue,
             inventory=inventory,
             view=view,
             tools=Listed([*own, *tools]),

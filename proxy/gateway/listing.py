@@ -36,7 +36,7 @@ class Listing:
 
     def shows_call_route(self, caller: Caller) -> bool:
         """Whether `caller` has the tool `SKILL_CALL` (design rule 17)."""
-        if not self._gate.catalogue.skills or self._gate.settings.call_route == "off":
+        if not self._gate.catalogue(caller.scope).skills or self._gate.settings.call_route == "off":
             return False
         if self._gate.settings.call_route == "on" or self.stable(caller):
             return True
@@ -49,10 +49,13 @@ class Listing:
         """
         gate, scope = self._gate, caller.scope
         known = gate.upstreams.inventory(scope)
-        unknown = [server for server in gate.catalogue.servers_of(await self._active(caller)) if server not in known]
+        active = gate.catalogue(scope).servers_of(await self._active(caller))
+        unknown = [server for server in active if server not in known]
         await gate.upstreams.settled(unknown, scope, gate.settings.list_wait)
         return gate.sight(scope, await self._active(caller))
 
     async def _active(self, caller: Caller) -> Collection[str]:
         """The skills that the lists of `caller` go by."""
-        return self._gate.catalogue.pinned if self.stable(caller) else (await self._gate.state(caller.scope)).active
+        if self.stable(caller):
+            return self._gate.catalogue(caller.scope).pinned
+        return (await self._gate.state(caller.scope)).active

@@ -1,23 +1,28 @@
 """The tools `SKILL` and `SKILL_CALL`: activating, offloading, listing and reading skills, calling their tools."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import structlog
 
-from proxy.core import wording
-from proxy.core.catalogue import Skill
+from proxy.core import skill_answers, wording
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Step, View, decide
+from proxy.core.errors import Unreadable
 from proxy.core.inventory import is_json
-from proxy.core.scope import activated, offloaded, relists
+from proxy.core.relations import Blocked, activated, offloaded, required, told
+from proxy.core.scope import ScopeState, relists
 from proxy.core.skill_tool import ALIASES, SKILL, SKILL_CALL, actions
-from proxy.core.wording import Instructions, Problem
+from proxy.core.wording import Brought, Instructions, Problem
 from proxy.gateway.announcing import Announcer
+from proxy.gateway.finding import Finding
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.guides import guide_of
+from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
-from proxy.ports import Caller
+from proxy.ports import Caller, SkillFiles
 
 log = structlog.stdlib.get_logger("proxy.gateway")
 
@@ -25,11 +30,24 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 class Skills:
     """What a call of a tool comes to: our own tools are done here, all others are forwarded."""
 
-    def __init__(self, gate: Gate, listing: Listing, forwarding: Forwarding, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        *,
+        gate: Gate,
+        listing: Listing,
+        forwarding: Forwarding,
+        announcer: Announcer,
+        idling: Idling,
+        files: SkillFiles,
+        finding: Finding,
+    ) -> None:
         self._gate = gate
         self._listing = listing
         self._forwarding = forwarding
         self._announcer = announcer
+        self._idling = idling
+        self._files = files
+        self._finding = finding
 
     async def call(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `tools/call`; `params` as the client sent them, checked to have a `name`.
@@ -40,8 +58,8 @@ class Skills:
         """
         name: str = params["name"]
         arguments: Mapping[str, Any] = params.get("arguments") or {}
-        if name == SKILL and self._gate.catalogue.skills:
-            return await self._skill(caller, arguments)
+        if name == SKILL and self._gate.catalogue(caller.scope).skills:
+            return await self._with_news(caller, await self._skill(caller, arguments))
         if name == SKILL_CALL and self._listing.shows_call_route(caller):
             return await self._skill_call(caller, params, arguments)
         return await self._forwarding.call_tool(caller, params)
@@ -65,94 +83,165 @@ class Skills:
             return wording.refusal('SKILL_CALL needs "arguments" to be an object (or a JSON text of one).')
         return await self._forwarding.call_tool(caller, {**params, "name": tool, "arguments": inner}, direct=False)
 
+    async def _with_news(self, caller: Caller, answer: dict[str, Any]) -> dict[str, Any]:
+        """`answer` with a word on skills that have been offloaded by themselves, which is said once."""
+        expired = (await self._gate.state(caller.scope)).expired
+        if not expired:
+            return answer
+        await self._gate.change(caller.scope, told)
+        return skill_answers.with_expired(answer, expired, self._gate.catalogue(caller.scope))
+
     async def _skill(self, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        catalogue = self._gate.catalogue
+        catalogue = self._gate.catalogue(caller.scope)
         usable = actions(catalogue)
         action = arguments.get("action")
         if not isinstance(action, str) or (action := ALIASES.get(action, action)) not in {*usable, *ALIASES.values()}:
             return wording.bad_arguments(f"Unknown action {action!r}." if action else "The action is missing.", usable)
         state = await self._gate.state(caller.scope)
         if action == "list":
-            return wording.listing(catalogue, state.active)
+            return await self._finding.list(catalogue, state.active, arguments)
         wanted = arguments.get("skill_name")
         if not isinstance(wanted, str) or not wanted:
             return wording.bad_arguments(f"Action {action} needs a skill_name.", usable)
         skill = catalogue.by_id.get(wanted)
         if action == "offload":
-            return await self._offload(caller, wanted, skill)
+            return await self._offload(caller, wanted)
         if skill is None:
             return wording.skill_not_found(action, wanted, catalogue, state.active)
         if action == "activate":
-            return await self._activate(caller, skill)
-        tool = arguments.get("tool")
-        return wording.guide(skill, state.active) if not tool else await self._read_tool(caller, skill, str(tool))
+            return await self._activate(caller, wanted)
+        with self._idling.use(caller.scope, [wanted]):
+            return await self._read(caller, skill, arguments, state)
 
-    async def _activate(self, caller: Caller, skill: Skill) -> dict[str, Any]:
-        """Make `skill` active at once, then wait for its servers; the notice goes out before the result."""
+    async def _activate(self, caller: Caller, wanted: str) -> dict[str, Any]:
+        """Make a skill active at once, then wait for its servers; the notice goes out before the result."""
         gate = self._gate
-        wanted, again = skill.id, skill.id in (await gate.state(caller.scope)).active
-        async with self._announcer.one_change(caller):
-            # The configuration may have changed since the skill was found, and may while its servers are waited for.
-            await gate.change(
-                caller.scope, lambda state: activated(state, wanted) if wanted in gate.catalogue.by_id else state
-            )
-            await self._servers_of(skill, caller)
-        state = await gate.state(caller.scope)
-        found = gate.catalogue.by_id.get(wanted)
-        if found is None:
-            return wording.skill_not_found("activate", wanted, gate.catalogue, state.active)
-        skill = found
+        before = await gate.state(caller.scope)
+        hindrance: Blocked | None = None
+
+        def activate(state: ScopeState) -> ScopeState:
+            nonlocal before, hindrance
+            catalogue = gate.catalogue(caller.scope)
+            after = activated(catalogue, state, wanted) if wanted in catalogue.by_id else state
+            before, hindrance = state, after if isinstance(after, Blocked) else None
+            return state if isinstance(after, Blocked) else after
+
+        with self._idling.use(caller.scope, [wanted]):
+            async with self._announcer.one_change(caller):
+                # The configuration may change while servers are waited for, and has perhaps since the skill was found.
+                await gate.change(caller.scope, activate)
+                if hindrance is None and wanted in gate.catalogue(caller.scope).by_id:
+                    await self._servers_of([*required(gate.catalogue(caller.scope), wanted), wanted], caller)
+        state, catalogue = await gate.state(caller.scope), gate.catalogue(caller.scope)
+        skill = catalogue.by_id.get(wanted)
+        if skill is None:
+            return wording.skill_not_found("activate", wanted, catalogue, state.active)
+        if hindrance is not None:
+            return skill_answers.blocked("activate", wanted, hindrance, catalogue, state.active)
+        again = wanted in before.active
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
+        return await self._activation(caller, skill, before, state, again=again)
+
+    async def _activation(
+        self, caller: Caller, skill: Skill, before: ScopeState, state: ScopeState, *, again: bool
+    ) -> dict[str, Any]:
+        """What is told of an activation: the skill's guide, its tools and those of the skills that came with it."""
+        gate, catalogue = self._gate, self._gate.catalogue(caller.scope)
+        needed = required(catalogue, skill.id)
+        told_of = [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]
         offers = gate.upstreams.inventory(caller.scope)
-        view = decide(gate.catalogue, state.active, offers, Step(skill.id))
         exposed = gate.sight(caller.scope, state.active).view.tools
-        return wording.activation(
-            skill,
-            state.active,
-            again=again,
-            tools=[route for name, route in view.tools.items() if name in exposed],
-            with_schemas=not relists(state, caller.connection),
-            call_route=self._listing.shows_call_route(caller),
+        granted = {name for one in told_of for name in decide(catalogue, state.active, offers, Step(one)).tools}
+        brought = Brought(
+            guide=await guide_of(skill, self._files),
+            tools=[route for name, route in exposed.items() if name in granted],
             instructions=[
                 Instructions(server, text)
-                for server in gate.catalogue.servers_of([skill.id])
+                for server in catalogue.servers_of(told_of)
                 if server in offers and (text := offers[server].instructions)
             ],
-            problems=self._problems(skill, caller),
+            problems=self._problems(catalogue, told_of, caller),
+            besides=skill_answers.besides(skill, needed, [one for one in before.active if one not in state.active]),
+        )
+        schemas, call_route = not relists(state, caller.connection), self._listing.shows_call_route(caller)
+        return wording.activation(
+            skill, brought, state.active, again=again, with_schemas=schemas, call_route=call_route
         )
 
-    async def _offload(self, caller: Caller, wanted: str, skill: Skill | None) -> dict[str, Any]:
-        if skill is not None and skill.pinned:
-            return wording.pinned(wanted, (await self._gate.state(caller.scope)).active)
-        was_active = wanted in (await self._gate.state(caller.scope)).active
+    async def _offload(self, caller: Caller, wanted: str) -> dict[str, Any]:
+        gate = self._gate
+        hindrances: list[Blocked] = []
+        gone: list[str] = []
+
+        def offload(state: ScopeState) -> ScopeState:
+            after = offloaded(gate.catalogue(caller.scope), state, wanted)
+            hindrances[:] = [after] if isinstance(after, Blocked) else []
+            kept = state if isinstance(after, Blocked) else after
+            gone[:] = [skill for skill in state.active if skill not in kept.active]
+            return kept
+
         async with self._announcer.one_change(caller):
-            state = await self._gate.change(caller.scope, lambda state: offloaded(state, wanted))
-        if was_active:
-            log.info("skill.offloaded", skill=wanted, scope=str(caller.scope))
-        return wording.offloading(wanted, state.active, was_active=was_active)
+            state = await gate.change(caller.scope, offload)
+        if hindrances:
+            return skill_answers.blocked("offload", wanted, hindrances[0], gate.catalogue(caller.scope), state.active)
+        for skill in gone:
+            log.info("skill.offloaded", skill=skill, scope=str(caller.scope))
+        with_it = [skill for skill in gone if skill != wanted]
+        return wording.offloading(wanted, state.active, was_active=wanted in gone, besides=with_it)
+
+    async def _read(
+        self, caller: Caller, skill: Skill, arguments: Mapping[str, Any], state: ScopeState
+    ) -> dict[str, Any]:
+        if tool := arguments.get("tool"):
+            return await self._read_tool(caller, skill, str(tool))
+        if path := arguments.get("path"):
+            return await self._read_file(skill, str(path), state)
+        return skill_answers.guide(skill, await guide_of(skill, self._files), state.active)
+
+    async def _read_file(self, skill: Skill, path: str, state: ScopeState) -> dict[str, Any]:
+        """What is at a path of a skill; only the files that it is known to have can be asked for."""
+        files = () if skill.folder is None else skill.folder.files
+        wanted = path.removeprefix("./").rstrip("/")
+        one = next((file for file in files if file.path == wanted), None)
+        if one is None:
+            inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]
+            return (
+                skill_answers.folder(skill, wanted, inside, state.active)
+                if inside
+                else skill_answers.no_file(skill, path)
+            )
+        if one.size > skill_answers.READ_LIMIT:
+            return skill_answers.too_large(skill, one)
+        try:
+            content = await self._files.read(skill, one.path)
+        except Unreadable as error:
+            return skill_answers.unreadable(skill, one.path, error.reason)
+        return skill_answers.file(skill, one.path, content, state.active)
 
     async def _read_tool(self, caller: Caller, skill: Skill, tool: str) -> dict[str, Any]:
-        await self._servers_of(skill, caller)
-        state = await self._gate.state(caller.scope)
+        await self._servers_of([skill.id], caller)
+        state, catalogue = await self._gate.state(caller.scope), self._gate.catalogue(caller.scope)
         inventory = self._gate.upstreams.inventory(caller.scope)
-        view: View = decide(self._gate.catalogue, state.active, inventory, Step(skill.id))
+        view: View = decide(catalogue, state.active, inventory, Step(skill.id))
         route = view.tools.get(tool) or next((r for r in view.tools.values() if r.original == tool), None)
         if route is None:
-            return wording.tool_not_in_skill(skill, tool, view.tools, self._problems(skill, caller))
+            problems = self._problems(catalogue, [skill.id], caller)
+            return wording.tool_not_in_skill(skill, tool, view.tools, problems)
         return wording.tool_schema(skill, state.active, route)
 
-    async def _servers_of(self, skill: Skill, caller: Caller) -> None:
-        servers = self._gate.catalogue.servers_of([skill.id])
+    async def _servers_of(self, skills: Collection[str], caller: Caller) -> None:
+        servers = self._gate.catalogue(caller.scope).servers_of(skills)
         self._gate.upstreams.need(servers, caller.scope)
         await self._gate.upstreams.settled(servers, caller.scope, self._gate.settings.activation_wait)
 
-    def _problems(self, skill: Skill, caller: Caller) -> list[Problem]:
-        catalogue, upstreams = self._gate.catalogue, self._gate.upstreams
-        statuses = [(server, upstreams.status(server, caller.scope)) for server in catalogue.servers_of([skill.id])]
+    def _problems(self, catalogue: Catalogue, skills: Collection[str], caller: Caller) -> list[Problem]:
+        upstreams = self._gate.upstreams
+        statuses = [(server, upstreams.status(server, caller.scope)) for server in catalogue.servers_of(skills)]
         problems = [
             Problem(server, status.state, status.reason or "it has not answered yet", status.next_try)
             for server, status in statuses
             if status.state != "ready"
         ]
-        switched_off = sorted(skill.servers - set(catalogue.servers))
+        named = {server for skill in skills if skill in catalogue.by_id for server in catalogue.by_id[skill].servers}
+        switched_off = sorted(named - set(catalogue.servers))
         return problems + [Problem(s, "disabled", "the configuration says so") for s in switched_off]

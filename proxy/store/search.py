@@ -9,10 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import structlog
 from anyio import CapacityLimiter, to_thread
+
+from proxy.ports import SkillText
 
 log = structlog.stdlib.get_logger("proxy.store")
 
@@ -25,15 +27,6 @@ LONGEST_GUIDE: Final = 20_000
 
 GuideOf: TypeAlias = Callable[[str], str]
 """The guide of a skill by id; it is called in a worker thread, and may raise OSError."""
-
-
-class SkillText(NamedTuple):
-    """What is known of a skill without reading its guide."""
-
-    id: str
-    name: str
-    desc: str
-    tags: tuple[str, ...]
 
 
 _TABLES: Final = """
@@ -68,14 +61,14 @@ _ONE_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 _RUN: Final = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 
 
-class SkillSearch:
+class FtsSearch:
     """Finds skills by their texts; `kept`: for how many sets of skills an index is kept, the last used ones.
 
     Each set has an index of its own, so that what somebody may not use has no part in how theirs are ranked. Without
     FTS5 in this Python, skills are found by plain comparison, which is said once in the log.
     """
 
-    def __init__(self, *, kept: int = 8) -> None:
+    def __init__(self, *, kept: int = 4) -> None:
         self._kept = kept
         self._indexes: OrderedDict[int, _Index] = OrderedDict()
         self._ranks = has_fts5()

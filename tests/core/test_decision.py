@@ -13,7 +13,8 @@ from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.decision import CLIENT, Absence, Missing, Step, View, clashes, decide, granting, missing, union
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.names import Naming
-from proxy.core.scope import ScopeState, activated, offloaded
+from proxy.core.relations import activated, offloaded
+from proxy.core.scope import ScopeState
 from tests.core.strategies import (
     World,
     active_sets,

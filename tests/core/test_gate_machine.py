@@ -14,7 +14,8 @@ from proxy.core.decision import decide
 from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
-from proxy.core.scope import ScopeId, ScopeState, activated, offloaded
+from proxy.core.relations import activated, offloaded
+from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status

@@ -8,20 +8,17 @@ from hypothesis import strategies as st
 
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.names import Naming
+from proxy.core.relations import activated, begin, offloaded, refitted
 from proxy.core.scope import (
     HANDED_OUT_LIMIT,
     Lists,
     ScopeId,
     ScopeState,
-    activated,
     announced,
-    begin,
     called,
     connected,
     disconnected,
     handed_out,
-    offloaded,
-    refitted,
     relists,
 )
 from tests.core.strategies import law

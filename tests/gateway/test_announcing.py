@@ -9,7 +9,8 @@ import pytest
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
-from proxy.core.scope import ScopeId, activated
+from proxy.core.relations import activated
+from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.gate import Gate

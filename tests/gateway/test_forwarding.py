@@ -7,7 +7,7 @@ from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.errors import Unknown
 from proxy.core.inventory import Offer
 from proxy.core.names import Naming
-from proxy.core.scope import activated, offloaded
+from proxy.core.relations import activated, offloaded
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate

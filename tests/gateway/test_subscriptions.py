@@ -9,7 +9,8 @@ from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
-from proxy.core.scope import ScopeId, activated
+from proxy.core.relations import activated
+from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate

@@ -16,8 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from proxy.ports import SkillText
 from proxy.store import search
-from proxy.store.search import LONGEST_GUIDE, LONGEST_QUERY, MOST_WORDS, SkillSearch, SkillText, has_fts5
+from proxy.store.search import LONGEST_GUIDE, LONGEST_QUERY, MOST_WORDS, FtsSearch, has_fts5
 from tests.conftest import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ class Library:
 
 
 async def find(skills: Sequence[SkillText], query: str, guide_of: Callable[[str], str] = NO_GUIDES) -> list[str]:
-    return await SkillSearch().find(skills, query, guide_of)
+    return await FtsSearch().find(skills, query, guide_of)
 
 
 # --- what is found ---------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ async def test_the_shipped_skills_are_found_by_what_people_would_ask(query: str,
 async def test_what_is_in_one_set_has_no_part_in_the_order_of_another():
     a, b = skill("a", "", "alpha"), skill("b", "", "beta")
     own, wider = (a, b), (a, b, *(skill(f"c{number}", "", "alpha alpha") for number in range(20)))
-    searching = SkillSearch()
+    searching = FtsSearch()
 
     before = await searching.find(own, "alpha beta x", NO_GUIDES)
     others = await searching.find(wider, "alpha beta x", NO_GUIDES)
@@ -322,7 +323,7 @@ async def test_of_a_long_guide_the_beginning_counts():
 
 async def test_guides_are_read_once_for_a_set_that_stays_the_same_and_not_in_the_event_loop():
     library, skills = Library(), (skill("a"), skill("b"))
-    searching = SkillSearch()
+    searching = FtsSearch()
 
     for query in ("a", "b", "guide", "nowhere"):
         await searching.find(skills, query, library)
@@ -332,7 +333,7 @@ async def test_guides_are_read_once_for_a_set_that_stays_the_same_and_not_in_the
 
 
 async def test_an_equal_set_is_another_one():
-    library, searching = Library(), SkillSearch()
+    library, searching = Library(), FtsSearch()
 
     for skills in ([skill("a")], [skill("a")]):
         await searching.find(skills, "a", library)
@@ -342,7 +343,7 @@ async def test_an_equal_set_is_another_one():
 
 async def test_those_who_search_at_once_share_one_reading_and_keep_no_thread_from_others():
     library, skills, found = Library(is_open=False), (skill("a"), skill("b")), list[str]()
-    searching = SkillSearch()
+    searching = FtsSearch()
 
     async def one() -> None:
         found.extend(await searching.find(skills, "guide", library))
@@ -361,7 +362,7 @@ async def test_those_who_search_at_once_share_one_reading_and_keep_no_thread_fro
 
 async def test_who_gives_up_need_not_wait_and_what_was_begun_serves_the_next():
     library, skills = Library(is_open=False), (skill("a"), skill("b"))
-    searching = SkillSearch()
+    searching = FtsSearch()
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
@@ -379,7 +380,7 @@ async def test_who_gives_up_need_not_wait_and_what_was_begun_serves_the_next():
 
 
 async def test_after_an_error_the_next_search_begins_anew():
-    skills, searching = (skill("a"),), SkillSearch()
+    skills, searching = (skill("a"),), FtsSearch()
 
     def broken(key: str) -> str:
         raise LookupError(key)
@@ -391,7 +392,7 @@ async def test_after_an_error_the_next_search_begins_anew():
 
 
 async def test_the_sets_used_last_are_kept():
-    library, searching = Library(), SkillSearch(kept=2)
+    library, searching = Library(), FtsSearch(kept=2)
     a, b, c = [skill("a")], [skill("b")], [skill("c")]
 
     for skills in (a, b, a, c, a, c, b):
@@ -401,7 +402,7 @@ async def test_the_sets_used_last_are_kept():
 
 
 async def test_eight_sets_are_kept():
-    library, searching = Library(), SkillSearch()
+    library, searching = Library(), FtsSearch()
     sets = [[skill(f"s{number}")] for number in range(9)]
 
     for skills in [*sets, *sets[1:], sets[0]]:
@@ -421,7 +422,7 @@ async def test_of_a_set_that_is_not_kept_nothing_stays(monkeypatch: pytest.Monke
         opened.append(connect(*args, **options))
         return opened[-1]
 
-    searching = SkillSearch(kept=1)
+    searching = FtsSearch(kept=1)
     monkeypatch.setattr(sqlite3, "connect", watched)
     skills = Skills([skill("a")])
     alive = weakref.ref(skills)
@@ -444,7 +445,7 @@ async def test_without_fts5_skills_are_found_by_what_their_texts_contain(monkeyp
     monkeypatch.setattr(search, "has_fts5", lambda: False)
     skills = (skill("a", "Zeit", "time"), skill("b", "", "Time zones", "clocks"), skill("time", "", "x"), skill("d"))
     with capture_logs() as log:
-        searching = SkillSearch()
+        searching = FtsSearch()
         for query, found in {
             "zone CLOCK": ["b"],
             "time zone": ["b", "a", "time"],

@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from proxy.core.errors import TooManyScopes
-from proxy.core.scope import ScopeId, ScopeState, activated, connected, handed_out, offloaded
+from proxy.core.relations import activated, offloaded
+from proxy.core.scope import ScopeId, ScopeState, connected, handed_out
 from proxy.core.settings import PerKind, every_kind
 from proxy.store import sqlite, state_file
 from proxy.store.sqlite import SqliteStore

@@ -11,7 +11,8 @@ import pytest
 from mcp_types import CallToolResult, ToolListChangedNotification
 from structlog.testing import capture_logs
 
-from proxy.core.scope import ScopeId, activated, offloaded
+from proxy.core.relations import activated, offloaded
+from proxy.core.scope import ScopeId
 from proxy.upstream import life
 from tests.conftest import Launch, Raw, connected, text_of
 from tests.program.process import Program, serving

@@ -1,0 +1,112 @@
+"""The profiles of a configuration, and what is wrong or worth saying about them."""
+
+from collections.abc import Collection, Mapping
+
+from proxy.config.models import PROFILES, ProfileEntry
+from proxy.config.problems import Findings, Place, did_you_mean
+from proxy.config.skills import Offered
+from proxy.config.validation import Parts
+from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
+from proxy.core.names import Naming
+from proxy.core.profiles import ANYBODY, EVERYBODY, Profile, restricted
+from proxy.core.relations import begin
+
+
+def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profile, ...]:
+    """Who may use which of the skills on offer: what the file says, else the same for everybody."""
+    if parts.profiles is None:
+        _note_capabilities(offer.skills, (), findings)
+        return (EVERYBODY,)
+    if not parts.profiles:
+        findings.problem((PROFILES,), "is empty: nobody would get anything; write a profile, or leave it out")
+    known = {skill.id: skill for skill in offer.skills}
+    left_out = {each.id for each in offer.left_out}
+    catalogue = Catalogue((), Naming({}), offer.skills)
+    profiles: list[Profile] = []
+    for index, entry in enumerate(parts.profiles):
+        place: Place = (PROFILES, index)
+        profile = _profile(entry)
+        _check_match(entry, place, profiles, parts, findings)
+        for key, names in (("allowed_skills", entry.allowed_skills), ("denied_skills", entry.denied_skills)):
+            _check_skills(names, (*place, key), known, left_out, findings)
+        _check_skills(entry.active or (), (*place, "active"), known, left_out, findings, patterns=False)
+        _check_start(restricted(catalogue, profile), profile, place, findings)
+        profiles.append(profile)
+    _note_capabilities(offer.skills, profiles, findings)
+    return tuple(profiles)
+
+
+def _profile(entry: ProfileEntry) -> Profile:
+    return Profile(
+        namespace=entry.namespace,
+        principal=entry.principal,
+        allowed=Allow.of(entry.allowed_skills),
+        denied=Allow.of(entry.denied_skills),
+        capabilities=Allow.of(entry.capabilities),
+        active=entry.active,
+        max_active=entry.max_active_skills,
+    )
+
+
+def _check_match(
+    entry: ProfileEntry, place: Place, earlier: Collection[Profile], parts: Parts, findings: Findings
+) -> None:
+    """Name a profile that holds for nobody."""
+    if entry.namespace is None and entry.principal is None:
+        what = 'names nobody: write namespace: or principal: with a name or pattern ("*" for everybody)'
+        findings.problem(place, what)
+    for profile in earlier:
+        if _covers(profile.namespace, entry.namespace) and _covers(profile.principal, entry.principal):
+            findings.note(place, "never holds: an earlier profile matches all that this one does")
+            break
+    name = entry.principal
+    if name is not None and not is_pattern(name) and name not in parts.proxy.tokens:
+        findings.note((*place, "principal"), f"no user {name!r} has a token in proxy.tokens")
+
+
+def _covers(pattern: str | None, other: str | None) -> bool:
+    """Whether `pattern` matches all that `other` does, as far as that is plain."""
+    return pattern is None or pattern in {ANYBODY, other}
+
+
+def _check_skills(
+    names: Collection[str],
+    place: Place,
+    known: Mapping[str, Skill],
+    left_out: Collection[str],
+    findings: Findings,
+    *,
+    patterns: bool = True,
+) -> None:
+    """Name the skills that there are not."""
+    for index, name in enumerate(names):
+        if patterns and is_pattern(name):
+            if name != ANYBODY and not any(Allow.of([name]).allows(id_) for id_ in known):
+                findings.note((*place, index), f"the pattern {name} matches no skill")
+        elif name in left_out:
+            findings.note((*place, index), f"the skill {name} is not offered")
+        elif name not in known:
+            findings.problem((*place, index), f"unknown skill {name!r}: {did_you_mean(name, known)}")
+
+
+def _check_start(catalogue: Catalogue, profile: Profile, place: Place, findings: Findings) -> None:
+    """Name what a profile starts with that it may not, or cannot."""
+    for index, name in enumerate(profile.active or ()):
+        if name not in catalogue.by_id:
+            findings.note((*place, "active", index), f"the skill {name} is not among those that this profile may use")
+    started = begin(catalogue).active
+    for skill in catalogue.skills:
+        if skill.active and skill.id not in started:
+            why = "it is one too many" if profile.max_active is not None else "it conflicts with another"
+            tell = findings.note if profile.active is None else findings.problem
+            tell(place, f"the skill {skill.id} cannot be active from the start: {why}")
+    if not catalogue.skills:
+        findings.note(place, "nobody with this profile may use any skill")
+
+
+def _note_capabilities(skills: Collection[Skill], profiles: Collection[Profile], findings: Findings) -> None:
+    """Say which skills nobody can use, since no profile has what they require."""
+    for skill in skills:
+        lacking = [c for c in skill.capabilities if not any(p.capabilities.allows(c) for p in profiles)]
+        if lacking:
+            findings.note((PROFILES,), f"nobody may use skill {skill.id}: no profile has the capability {lacking[0]}")

@@ -1,0 +1,61 @@
+"""The `list` action of `SKILL`: skills by category, tags and search, a page at a time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.skill_answers import listing, words
+from proxy.core.wording import refusal
+from proxy.ports import SkillFiles, SkillSearch, SkillText
+
+KEPT: Final = 8
+"""Catalogues whose texts are kept, so that they are read once."""
+
+
+class Finding:
+    """Lists the skills of a catalogue; what is not in it is not found and counts for nothing.
+
+    `search`: gives what searches, the same each time, when it is needed.
+    """
+
+    def __init__(self, search: Callable[[], SkillSearch], files: SkillFiles) -> None:
+        self._search = search
+        self._files = files
+        self._texts: dict[int, tuple[Catalogue, Sequence[SkillText]]] = {}
+
+    async def list(self, catalogue: Catalogue, current: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The page that is asked for; `arguments` are those of `SKILL`, as the client sent them."""
+        category, query, page = arguments.get("category"), arguments.get("query"), arguments.get("page", 1)
+        tags = tuple(dict.fromkeys(words(arguments.get("tags"))))
+        if isinstance(page, str) and page.isascii() and page.isdigit():
+            page = int(page)
+        if not isinstance(page, int) or isinstance(page, bool) or page < 1:
+            return refusal(f"page must be a whole number from 1 on, not {page!r}.")
+        found: Sequence[Skill] = catalogue.skills
+        asked: dict[str, Any] = {}
+        if isinstance(query, str) and query.strip():
+            asked["query"] = query
+            ids = await self._search().find(self._texts_of(catalogue), query, partial(self._guide, catalogue))
+            found = [catalogue.by_id[id_] for id_ in ids]
+        if isinstance(category, str) and category.strip():
+            asked["category"] = category
+            found = [skill for skill in found if skill.category.casefold() == category.strip().casefold()]
+        if tags:
+            asked["tags"] = list(tags)
+            wanted = {tag.casefold() for tag in tags}
+            found = [skill for skill in found if wanted <= {tag.casefold() for tag in skill.tags}]
+        return listing(catalogue, current, found, page=page, asked=asked)
+
+    def _guide(self, catalogue: Catalogue, skill: str) -> str:
+        usage = catalogue.by_id[skill].usage
+        return self._files.guide(catalogue.by_id[skill]) if usage is None else usage
+
+    def _texts_of(self, catalogue: Catalogue) -> Sequence[SkillText]:
+        """The texts of a catalogue's skills; the same object as long as it is the same catalogue."""
+        if id(catalogue) not in self._texts:
+            while len(self._texts) >= KEPT:
+                del self._texts[next(iter(self._texts))]
+            texts = tuple(SkillText(skill.id, skill.name, skill.desc, skill.tags) for skill in catalogue.skills)
+            self._texts[id(catalogue)] = catalogue, texts
+        return self._texts[id(catalogue)][1]

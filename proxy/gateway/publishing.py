@@ -1,0 +1,201 @@
+"""Skills for clients that know them (SEP-2640), as resources for those that do not, and as prompts for people.
+
+Each is answered from the catalogue of the caller's scope; what is not ours goes on to the servers.
+"""
+
+import mimetypes
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from proxy.core.catalogue import Skill
+from proxy.core.errors import Rejection, Unknown, Unreadable
+from proxy.core.inventory import is_json
+from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, published, served, uri_of
+from proxy.core.skill_answers import prompt
+from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.gate import Gate
+from proxy.gateway.guides import guide_of
+from proxy.ports import Caller, Manifest, SkillFiles
+
+INVALID_PARAMS: Final = -32602
+FOLDER: Final = "inode/directory"
+PAGE: Final = 50
+"""Skills, or files of a folder, in one answer."""
+_CURSOR: Final = re.compile(r"[0-9]{1,9}")
+COMPLETIONS: Final = 100
+"""Values of one completion, at most (2025-11-25, server/utilities/completion)."""
+
+
+class Publishing:
+    """Answers what concerns skills as resources and prompts; `forwarding` answers the rest."""
+
+    def __init__(self, gate: Gate, forwarding: Forwarding, files: SkillFiles) -> None:
+        self._gate = gate
+        self._forwarding = forwarding
+        self._files = files
+
+    async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `resources/read`; a file of a skill is read as it is now.
+
+        Raises:
+            Unknown: no such resource exists for the caller.
+            Rejection, ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.read_resource`.
+        """
+        uri: str = params["uri"]
+        found = published(self._gate.catalogue(caller.scope), uri)
+        if found is None:
+            return await self._forwarding.read_resource(caller, params)
+        skill, path = found
+        if path not in _paths(skill):
+            raise Unknown(f"Unknown resource: {uri}", uri)
+        try:
+            content = await self._files.read(skill, path)
+        except Unreadable as error:
+            raise Unknown(f"Resource {uri} cannot be read: {error.reason}", uri) from None
+        return {"contents": [{"uri": uri, "mimeType": _mime_type(path), **_contents(content)}]}
+
+    async def get_prompt(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `prompts/get`; a skill's prompt is its guide and how to activate it, and changes nothing.
+
+        Raises:
+            Unknown: no prompt of that name exists for the caller.
+            Rejection, ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.get_prompt`.
+        """
+        skill = self._gate.catalogue(caller.scope).by_prompt.get(params["name"])
+        if skill is None:
+            return await self._forwarding.get_prompt(caller, params)
+        return prompt(skill, await guide_of(skill, self._files))
+
+    async def complete(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `completion/complete`; of ours, the template of a skill's files has values.
+
+        Raises:
+            Unknown: no such prompt or resource exists for the caller.
+            Rejection, ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.complete`.
+        """
+        catalogue, ref = self._gate.catalogue(caller.scope), params["ref"]
+        if ref.get("type") == "ref/prompt" and ref.get("name") in catalogue.by_prompt:
+            return {"completion": {"values": []}}
+        if ref.get("uri") != TEMPLATE:
+            return await self._forwarding.complete(caller, params)
+        argument, context = params["argument"], params.get("context")
+        given = context.get("arguments") if is_json(context) else None
+        named = catalogue.by_id.get(str(given.get("skill"))) if is_json(given) else None
+        known: Sequence[str] = [skill.id for skill in catalogue.skills if served(skill)]
+        if argument["name"] == "path":
+            known = list(_paths(named)) if named is not None and served(named) else ()
+        values = [value for value in known if value.startswith(argument["value"])]
+        more = {"total": len(values), "hasMore": len(values) > COMPLETIONS}
+        return {"completion": {"values": values[:COMPLETIONS], **more}}
+
+    async def skills(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `skills/list`: the entries of a page of the skills that the caller may use.
+
+        Raises:
+            Rejection: the cursor is none of ours.
+        """
+        known = [skill for skill in self._gate.catalogue(caller.scope).skills if served(skill)]
+        page, more = _page(known, params)
+        entries: list[dict[str, Any]] = []
+        for skill in page:
+            try:
+                entries.append(_entry(skill, await self._files.manifest(skill)))
+            except Unreadable:  # it has just gone, or been changed to what cannot be served
+                continue
+        return {"skills": entries, **more}
+
+    async def skill(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `skills/get`: the entry of one skill, by the URI of its SKILL.md.
+
+        Raises:
+            Rejection: the caller may use no skill with that URI.
+        """
+        uri = _uri(params)
+        found = published(self._gate.catalogue(caller.scope), uri)
+        if found is not None and found[1] == DOCUMENT:
+            try:
+                return {"skill": _entry(found[0], await self._files.manifest(found[0]))}
+            except Unreadable as error:
+                raise Rejection(INVALID_PARAMS, f"The skill at {uri} cannot be read: {error.reason}") from None
+        raise Rejection(INVALID_PARAMS, f"No skill is served at {uri}")
+
+    async def directory(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `resources/directory/read`: what is directly in a folder of a skill.
+
+        Raises:
+            Rejection: the caller may use no skill with such a folder, or the cursor is none of ours.
+        """
+        uri = _uri(params)
+        found = published(self._gate.catalogue(caller.scope), uri)
+        children = None if found is None else _children(*found)
+        if children is None:
+            raise Rejection(INVALID_PARAMS, f"{uri} is not a directory resource")
+        page, more = _page(children, params)
+        return {"resources": page, **more}
+
+
+def _uri(params: Mapping[str, Any]) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise Rejection(INVALID_PARAMS, "uri must be text")
+    return uri
+
+
+def _page(listed: Sequence[Any], params: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The part of a list that `cursor` asks for, and where the next one begins."""
+    cursor = params.get("cursor")
+    if cursor is None:
+        cursor = "0"
+    if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
+        raise Rejection(INVALID_PARAMS, "the cursor is none that was given here")
+    start = int(cursor)
+    end = start + PAGE
+    return listed[start:end], {"nextCursor": str(end)} if end < len(listed) else {}
+
+
+def _paths(skill: Skill) -> Mapping[str, int | None]:
+    """The files of a skill as they are served, with their sizes; None for that of a document that is made."""
+    if skill.folder is None:
+        return {DOCUMENT: None}
+    return {DOCUMENT if f.path == skill.folder.document else f.path: f.size for f in skill.folder.files}
+
+
+def _entry(skill: Skill, manifest: Manifest) -> dict[str, Any]:
+    """A skill as SEP-2640 has it."""
+    resources = [
+        {"uri": uri_of(skill.id, path), "digest": f"sha256:{digest}", "size": size}
+        for path, (size, digest) in manifest.digests.items()
+    ]
+    return {"uri": uri_of(skill.id, DOCUMENT), "frontmatter": manifest.front_matter, "resources": resources}
+
+
+def _children(skill: Skill, folder: str) -> list[dict[str, Any]] | None:
+    """What is directly in a folder; None where there is no such folder."""
+    below = f"{folder}/" if folder else ""
+    paths = [path.removeprefix(below) for path in _paths(skill) if path.startswith(below)]
+    if not paths:
+        return None
+    found: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        name, _, deeper = path.partition("/")
+        uri = uri_of(skill.id, below + name)
+        found[name] = {"uri": uri, "name": name, "mimeType": FOLDER if deeper else _mime_type(name)}
+    if not folder:
+        found[DOCUMENT] |= {"name": skill.id, "description": described(skill)}
+    return list(found.values())
+
+
+def _mime_type(path: str) -> str:
+    if path.lower().endswith((".md", ".markdown")):
+        return MARKDOWN
+    return mimetypes.guess_type(path, strict=False)[0] or "application/octet-stream"
+
+
+def _contents(content: bytes) -> dict[str, str]:
+    """The text of a file, or its base64 where it is none, whatever line ends or marks it has."""
+    try:
+        return {"text": content.decode()}
+    except UnicodeDecodeError:
+        return {"blob": b64encode(content).decode()}
