@@ -129,6 +129,15 @@ async def _answers(port: int) -> bool:
         return False
 
 
+def of_servers(entries: list[Json]) -> list[Json]:
+    """Without what the proxy itself lists: the guides of skills, and their prompts, which have no server's prefix."""
+    return [entry for entry in entries if not (entry.get("uri", "").startswith("skill://") or _is_own_prompt(entry))]
+
+
+def _is_own_prompt(entry: Json) -> bool:
+    return {"uri", "uriTemplate", "inputSchema"}.isdisjoint(entry) and "__" not in entry["name"]
+
+
 @pytest.fixture
 def free_port() -> int:
     """A port that was free a moment ago."""

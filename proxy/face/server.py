@@ -166,11 +166,17 @@ class ProxyServer(Server[dict[str, Any]]):
             await self._lifetimes.ended(scope)
 
     async def _initialize(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """On stdio, servers of skills that are active from the start begin now, told what this client can be asked."""
+        """On stdio, servers of skills that are active from the start begin now, told what this client can be asked.
+
+        The SDK's models of the handshake era leave extensions out.
+        """
         result = await call_next(ctx)
-        if ctx.request is None:
+        scope = self._identity.scope(ctx) if ctx.request is None else None
+        if scope is not None:
             declared = (ctx.params or {}).get("capabilities")
-            await self._greet(self._identity.scope(ctx), declared if is_json(declared) else {})
+            await self._greet(scope, declared if is_json(declared) else {})
+        if is_json(result) and (extensions := self.get_capabilities().extensions):
+            return {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
         return result
 
     async def _greet(self, scope: ScopeId, capabilities: Json) -> None:

@@ -74,8 +74,8 @@ class SqliteStore(MemoryStore):
             return False
         if old is None:
             self._remembered.pop(scope, None)
-        elif scope.kind in LASTING and (old.active, old.offloaded) != (new.active, new.offloaded):
-            self._note(scope, Kept(new.active, new.offloaded, time.time()))
+        elif scope.kind in LASTING and _remembered(old) != _remembered(new):
+            self._note(scope, Kept(new.active, new.offloaded, time.time(), new.by_demand))
         return True
 
     async def remove(self, scope: ScopeId) -> None:
@@ -134,3 +134,8 @@ class SqliteStore(MemoryStore):
         if not self._failing:
             log.warning("state.not_written", file=str(self._path), reason=why)
         self._failing = True
+
+
+def _remembered(state: ScopeState) -> tuple[object, ...]:
+    """What of a state is remembered."""
+    return state.active, state.offloaded, state.by_demand

@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger("proxy.store")
 
 APPLICATION: Final = 0x6D737078
 """By which the file is known to be ours (`PRAGMA application_id`): "mspx"."""
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the tables (`PRAGMA user_version`)."""
 LOAD_WAIT: Final = 2.0
 """Seconds that reading waits for other proxies that use the file."""
@@ -38,9 +38,12 @@ CREATE TABLE scope (
     active TEXT NOT NULL,     -- JSON: ids of skills, in order of activation
     offloaded TEXT NOT NULL,  -- JSON: ids of skills
     changed REAL NOT NULL,    -- seconds since 1970
+    by_demand TEXT NOT NULL DEFAULT '[]',  -- JSON: ids of active skills that are so because others require them
     PRIMARY KEY (kind, name, principal)
 )
 """
+_FROM_1: Final = "ALTER TABLE scope ADD COLUMN by_demand TEXT NOT NULL DEFAULT '[]'"
+"""What makes version 2 of version 1."""
 _DELETE_OLD: Final = """
 DELETE FROM scope WHERE rowid IN (SELECT rowid FROM scope WHERE kind = ? ORDER BY changed DESC LIMIT -1 OFFSET ?)
 """
@@ -63,6 +66,7 @@ class Kept(NamedTuple):
     active: tuple[str, ...]
     offloaded: frozenset[str]
     changed: float
+    by_demand: frozenset[str] = frozenset()
 
 
 class StateFile:
@@ -98,14 +102,20 @@ class StateFile:
         """
         forgotten = [_key(scope) for scope, kept in changes.items() if kept is None]
         rows = [
-            (*_key(scope), json.dumps(kept.active), json.dumps(sorted(kept.offloaded)), kept.changed)
+            (
+                *_key(scope),
+                json.dumps(kept.active),
+                json.dumps(sorted(kept.offloaded)),
+                kept.changed,
+                json.dumps(sorted(kept.by_demand)),
+            )
             for scope, kept in changes.items()
             if kept is not None
         ]
         try:
             with self._transaction(WRITE_WAIT) as file:
                 file.executemany("DELETE FROM scope WHERE kind = ? AND name = ? AND principal = ?", forgotten)
-                file.executemany("INSERT OR REPLACE INTO scope VALUES (?, ?, ?, ?, ?, ?)", rows)
+                file.executemany("INSERT OR REPLACE INTO scope VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         except (OSError, sqlite3.Error) as error:
             raise CannotUse(_reason(error)) from None
 
@@ -115,7 +125,7 @@ class StateFile:
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
             file.executemany(_DELETE_OLD, [(kind, limits.of(kind)) for kind in LASTING])
-            rows = file.execute("SELECT kind, name, principal, active, offloaded FROM scope").fetchall()
+            rows = file.execute("SELECT kind, name, principal, active, offloaded, by_demand FROM scope").fetchall()
         states = {scope: state for row in rows if (scope := _scope(*row[:3])) and (state := _state(*row[3:]))}
         if len(states) < len(rows):
             log.warning("state.rows_skipped", file=str(self._path), rows=len(rows) - len(states))
@@ -165,6 +175,10 @@ def _prepare(file: sqlite3.Connection) -> None:
     (version,) = file.execute("PRAGMA user_version").fetchone()
     if (application, version) == (APPLICATION, VERSION):
         return
+    if (application, version) == (APPLICATION, 1):
+        file.execute(_FROM_1)
+        file.execute(f"PRAGMA user_version = {VERSION}")
+        return
     if application == APPLICATION:
         raise sqlite3.DatabaseError(f"it has version {version}, and this program knows {VERSION}")
     (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -187,12 +201,16 @@ def _scope(kind: object, name: object, principal: object) -> ScopeId | None:
     return ScopeId(known, name, principal or None)
 
 
-def _state(active: object, offloaded: object) -> ScopeState | None:
+def _state(active: object, offloaded: object, by_demand: object) -> ScopeState | None:
     """The state that a row holds, None where it cannot be read."""
-    skills, gone = _texts(active), _texts(offloaded)
-    if skills is None or gone is None:
+    skills, gone, demanded = _texts(active), _texts(offloaded), _texts(by_demand)
+    if skills is None or gone is None or demanded is None:
         return None
-    return ScopeState(active=tuple(dict.fromkeys(skills)), offloaded=frozenset(gone) - {*skills})
+    return ScopeState(
+        active=tuple(dict.fromkeys(skills)),
+        by_demand=frozenset(demanded) & {*skills},
+        offloaded=frozenset(gone) - {*skills},
+    )
 
 
 def _texts(written: object) -> list[str] | None:

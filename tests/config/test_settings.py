@@ -173,7 +173,7 @@ def test_hosts_and_origins_are_taken_as_patterns(room):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("skils: {}", "1: skils: unknown key: did you mean 'skill_configs'?"),
+        ("skill_config: {}", "1: skill_config: unknown key: did you mean 'skill_configs'?"),
         ("server: {}", "1: server: unknown key: did you mean 'servers'?"),
         ("servers: []", "1: servers: must be a mapping (key: value), not a list"),
         ("servers:", "1: servers: is empty: write {} if nothing belongs there, or leave it out"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from tests.conftest import MODERN, HttpProxy, Json, Raw, connected, http_proxy, stdio_program, write_config
+from tests.conftest import MODERN, HttpProxy, Json, Raw, connected, http_proxy, of_servers, stdio_program, write_config
 from tests.relay.talk import Talk, served, skill
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +87,8 @@ async def test_lists_and_calls(world: World, raw: Raw, namespace: str, revision:
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
     }
     assert f"{server}__echo" in [tool["name"] for tool in results["tools/list"]["tools"]]
-    assert [resource["uri"] for resource in results["resources/list"]["resources"]] == ["memo://one", "memo://two"]
+    resources = of_servers(results["resources/list"]["resources"])
+    assert [resource["uri"] for resource in resources] == ["memo://one", "memo://two"]
     assert results["resources/templates/list"]["resourceTemplates"][0]["uriTemplate"] == "memo://{kind}/{key}"
     assert f"{server}__greet" in [prompt["name"] for prompt in results["prompts/list"]["prompts"]]
     call = {"name": f"{server}__echo", "arguments": {"marker": namespace}}

@@ -21,6 +21,7 @@ from tests.conftest import (
     Record,
     connected,
     http_proxy,
+    of_servers,
     stdio_program,
     text_of,
     write_config,
@@ -175,9 +176,10 @@ async def test_definitions_are_unchanged(world: World, namespace: str, mode: str
         assert json.dumps([{**tool, "name": original[tool["name"]]} for tool in listed]) == json.dumps(
             [own[name] for name in sorted(own)]
         )
-        assert (await peer.request("resources/list"))["resources"] == RESOURCES
+        assert of_servers((await peer.request("resources/list"))["resources"]) == RESOURCES
         assert (await peer.request("resources/templates/list"))["resourceTemplates"] == TEMPLATES
-        assert (await peer.request("prompts/list"))["prompts"] == [{**PROMPTS[0], "name": f"{server}__greet"}]
+        prompts = of_servers((await peer.request("prompts/list"))["prompts"])
+        assert prompts == [{**PROMPTS[0], "name": f"{server}__greet"}]
         read = await peer.request("resources/read", {"uri": "memo://one"})
         assert read["contents"] == [{"uri": "memo://one", "text": f"{server} memo://one", "x-extra": None}]
 

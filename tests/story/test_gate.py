@@ -25,6 +25,7 @@ from tests.conftest import (
     Record,
     connected,
     http_proxy,
+    of_servers,
     program,
     stdio_program,
     text_of,
@@ -197,7 +198,7 @@ async def test_other_requests_are_gated(world: World, namespace: str, mode: str)
             if activation is not None:
                 await peer.skill("activate", activation)
             for key, method in (("resources", "resources/list"), ("prompts", "prompts/list")):
-                assert (await peer.request(method))[key] == []
+                assert of_servers((await peer.request(method))[key]) == []
             assert (await peer.request("resources/templates/list"))["resourceTemplates"] == []
             for method, params in requests:
                 with pytest.raises(MCPError):
@@ -205,11 +206,10 @@ async def test_other_requests_are_gated(world: World, namespace: str, mode: str)
         after = [len(record.received(*UPSTREAM_METHODS, "resources/subscribe")) for record in (world.one, world.two)]
         assert after == before
         await peer.skill("activate", "all")
-        assert [entry["uri"] for entry in (await peer.request("resources/list"))["resources"]] == [
-            "memo://one",
-            "memo://two",
-        ]
-        assert [entry["name"] for entry in (await peer.request("prompts/list"))["prompts"]] == ["one__greet"]
+        listed = of_servers((await peer.request("resources/list"))["resources"])
+        assert [entry["uri"] for entry in listed] == ["memo://one", "memo://two"]
+        listed = of_servers((await peer.request("prompts/list"))["prompts"])
+        assert [entry["name"] for entry in listed] == ["one__greet"]
         for uri in ("memo://two", "memo://by-day/monday"):
             assert (await peer.request("resources/read", {"uri": uri}))["contents"][0]["text"] == f"one {uri}"
         got = await peer.request("prompts/get", {"name": "one__greet", "arguments": {"who": "x"}})
@@ -222,8 +222,9 @@ async def test_resources_by_their_own_list(world: World, namespace: str) -> None
     """A `resource_list` shows what it names without granting all tools, at that server."""
     async with connected(world.proxy.namespace(namespace)) as peer:
         await peer.skill("activate", "reading")
-        assert [entry["uri"] for entry in (await peer.request("resources/list"))["resources"]] == ["memo://one"]
-        assert (await peer.request("prompts/list"))["prompts"] == []
+        listed = of_servers((await peer.request("resources/list"))["resources"])
+        assert [entry["uri"] for entry in listed] == ["memo://one"]
+        assert of_servers((await peer.request("prompts/list"))["prompts"]) == []
         read = await peer.request("resources/read", {"uri": "memo://one"})
         assert read["contents"][0]["text"] == "two memo://one"
         with pytest.raises(MCPError):
@@ -487,7 +488,7 @@ async def test_unknown_methods_stay_out(world: World, raw: Raw, namespace: str) 
         "tools/execute",
         "Tools/Call",
         "tools/call ",
-        "skills/list",
+        "skills/call",
         "tasks/list",
         "sampling/createMessage",
     ):

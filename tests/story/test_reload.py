@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from tests.conftest import ERAS, HttpProxy, Json, Peer, Raw, Record, connected, http_proxy, text_of
+from tests.conftest import ERAS, HttpProxy, Json, Peer, Raw, Record, connected, http_proxy, of_servers, text_of
 from tests.program.process import serving
 from tests.relay.talk import SERVER_ERAS, Talk, User, answering, form
 from tests.upstream.bench import Bench, alive, until
@@ -573,38 +573,43 @@ async def test_secrets_that_a_changed_file_brings_are_masked(bench: Bench, tmp_p
 # --- what was not there before ---------------------------------------------------------------------------------------
 
 
-async def test_resources_and_prompts_that_come_with_an_edit_can_be_used(bench: Bench, tmp_path: Path, raw: Raw):
-    """By a client that was told at its beginning that there are none; those who come later are told that there are."""
+async def test_resources_and_prompts_that_come_with_an_edit_can_be_used(bench: Bench, tmp_path: Path):
+    """By a client that was there before, and that hears of them."""
     record = Record(tmp_path / "record.jsonl", "rec")
     bench.servers["rec"] = record.entry()
     bench.skill("rec", {"rec": ["echo"]})
     with live(bench) as proxy:
-        url = proxy.proxy.url
-
-        async def declared() -> set[str]:
-            return set((await raw.open_answer(url)).reply["result"]["capabilities"])
-
-        before = await declared()
-        assert {"resources", "prompts"}.isdisjoint(before)
-        async with connected(url, "legacy") as peer:
+        async with connected(proxy.proxy.url, "legacy") as peer:
             await peer.skill("activate", "rec")
             bench.skill("rec", {"rec": []})
             await proxy.edited()
             for kind in ("tools", "resources", "prompts"):
                 await peer.wire.until_notices(2 if kind == "tools" else 1, kind)
-            listed = await peer.request("resources/list")
-            assert [resource["uri"] for resource in listed["resources"]] == ["memo://one", "memo://two"]
+            listed = of_servers((await peer.request("resources/list"))["resources"])
+            assert [resource["uri"] for resource in listed] == ["memo://one", "memo://two"]
             assert (await peer.request("resources/read", {"uri": "memo://one"}))["contents"]
-            (prompt,) = (await peer.request("prompts/list"))["prompts"]
+            (prompt,) = of_servers((await peer.request("prompts/list"))["prompts"])
             assert (await peer.request("prompts/get", {"name": prompt["name"]}))["messages"]
-            assert await declared() - before >= {"resources", "prompts"}
 
             bench.skill("rec", {"rec": ["echo"]})
             await proxy.edited()
-            assert (await peer.request("resources/list"))["resources"] == []
+            assert of_servers((await peer.request("resources/list"))["resources"]) == []
             with pytest.raises(MCPError):
                 await peer.request("resources/read", {"uri": "memo://one"})
-            assert await declared() == before
+
+
+async def test_a_configuration_that_offers_nothing_declares_tools_alone(bench: Bench, raw: Raw):
+    """Clients that come once there is a skill are told of all that skills bring."""
+    skills, bench.skills = bench.skills, {}
+    with live(bench) as proxy:
+
+        async def declared() -> set[str]:
+            return set((await raw.open_answer(proxy.proxy.url)).reply["result"]["capabilities"])
+
+        assert await declared() == {"tools"}
+        bench.skills = skills
+        await proxy.edited()
+        assert await declared() >= {"tools", "resources", "prompts", "extensions"}
 
 
 @pytest.mark.parametrize("era", SERVER_ERAS)
@@ -646,7 +651,7 @@ async def test_over_stdio_it_is_the_same_for_the_one_client(bench: Bench, tmp_pa
                 while notices(kind) < count:
                     assert await program.read()
 
-        assert "resources" not in (await program.greet())["capabilities"]
+        await program.greet()
         await program.activate("a")
         await until_notices(1)
         bench.skill("a", {"a": ["echo", "wait"]})
@@ -665,8 +670,8 @@ async def test_over_stdio_it_is_the_same_for_the_one_client(bench: Bench, tmp_pa
         assert await tools() == ["SKILL", "a__echo", "a__wait"]
         assert not record.log.exists()
         program.process.send_signal(signal.SIGHUP)
-        for kind in ("resources", "prompts"):
-            await until_notices(1, kind)
+        for kind in ("resources", "prompts"):  # the skill's own, then the server's
+            await until_notices(2, kind)
         assert "rec__echo" in await tools()
         assert (await program.request("resources/read", uri="memo://two"))["contents"]
         assert not (await program.call("a__echo")).get("isError")

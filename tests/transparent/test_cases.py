@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Json
+from tests.conftest import Json, of_servers
 from tests.servers.mirror import LISTS, TOOLS
 from tests.transparent.wires import HttpClient, Pair, exposed, pair, until_listed
 
@@ -220,7 +220,8 @@ def numbers_listed(both: Pair, method: str) -> list[int]:
     result = both.proxied.result(method, {})
     assert "nextCursor" not in result
     wanted = {exposed(form.format(n)) if by == "name" else form.format(n): n for n in range(200)}
-    return sorted(wanted[definition[by]] for definition in result[key] if definition[by] != "SKILL")
+    listed = [entry for entry in result[key] if entry[by] != "SKILL"] if key == "tools" else of_servers(result[key])
+    return sorted(wanted[definition[by]] for definition in listed)
 
 
 @pytest.fixture(scope="module", params=SOME_WAYS, ids="-".join)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Json
+from tests.conftest import Json, of_servers
 from tests.servers.mirror import LISTS
 from tests.transparent import strategies
 from tests.transparent.wires import Pair, exposed, until_listed
@@ -230,6 +230,8 @@ def test_definitions_come_as_sent(
         if key == "tools":
             assert proxied[key].pop(0)["name"] == "SKILL"
             direct[key].sort(key=lambda tool: tool["name"])
+        else:
+            proxied[key] = of_servers(proxied[key])
         if key in {"tools", "prompts"}:
             direct[key] = [{**definition, "name": exposed(definition["name"])} for definition in direct[key]]
         assert result_of(both.era, proxied) == result_of(both.era, direct)
