@@ -10,6 +10,8 @@ from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM
 from proxy.config.difference import in_force
 from proxy.config.load import Loaded
+from proxy.config.packages import installed
+from proxy.config.records import changes_of
 from proxy.core.catalogue import Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
@@ -32,6 +34,13 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     )
     for note in loaded.notes:
         print(f"note: {note}")
+    changed = [line for root in loaded.skill_roots for one in installed(root) for line in changes_of(one)]
+    for line in changed:
+        print(f"note: {line}")
+    if loaded.left_out:
+        print("\nNot offered:")
+        for left in loaded.left_out:
+            print(f"  {left.id}: {left.why}" + (f" ({left.file})" if left.file else ""))
     if offline:
         _print_offline(loaded)
         return GOOD

@@ -97,7 +97,31 @@ def parser() -> argparse.ArgumentParser:
     attempt.add_argument(
         "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
     )
+    _add_skills(commands)
     return top
+
+
+def _add_skills(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The grammar of `skills`."""
+    skills = commands.add_parser("skills", help="install, remove, list and validate skill packages")
+    actions = skills.add_subparsers(dest="skills_command", required=True, metavar="ACTION")
+
+    add = actions.add_parser("add", help="install a skill from a folder, a .zip or a .tar.gz")
+    add.add_argument("source", type=Path, metavar="SOURCE", help="the folder or archive")
+    add.add_argument("--to", type=Path, metavar="DIR", help="where to (default: the user's data folder)")
+    add.add_argument("--sha256", metavar="HEX", help="refuse what has another SHA-256")
+
+    remove = actions.add_parser("remove", help="remove a skill that was installed")
+    remove.add_argument("id", metavar="ID", help="the skill's id")
+    remove.add_argument("--from", dest="source", type=Path, metavar="DIR", help="where from (default: as add)")
+
+    listed = actions.add_parser("list", help="list skills, why some are not offered, and what has changed in them")
+    listed.add_argument("--config", type=Path, metavar="FILE", help="all that this configuration has")
+    listed.add_argument("--from", dest="source", type=Path, metavar="DIR", help="what is installed here (as add)")
+
+    validate = actions.add_parser("validate", help="say what is wrong with skills")
+    validate.add_argument("path", type=Path, nargs="+", metavar="DIR", help="a skill, or a folder with skills")
+    validate.add_argument("--config", type=Path, metavar="FILE", help="the configuration whose servers they may name")
 
 
 def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -123,6 +147,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from proxy.cli.init import init  # noqa: PLC0415 - each command pays for its own imports alone
 
             code = init(arguments.source, arguments.output)
+        elif arguments.command == "skills":
+            from proxy.cli.skills import skills  # noqa: PLC0415 - as above
+
+            code = skills(arguments)
         else:
             code = _run(arguments, load(arguments.config, os.environ))
         print(end="", flush=True)  # that nobody reads is told here, not once the program is over

@@ -37,7 +37,7 @@ class Loaded:
     """What a configuration file says.
 
     `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them.
-    `profiles`: who may use which of the skills. `left_out`: skills that are not offered, and why. `servers`: key ->
+    `skill_roots`: the folders with skills. `profiles`: who may use which of the skills. `left_out`: skills that are not offered, and why. `servers`: key ->
     those that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`:
     values to mask. `notes`: `file:line: path: what`, by line. `empty`: the file holds nothing but comments. `digests`:
     every file that was read, the configuration first, with what tells whether it has changed.
@@ -46,6 +46,7 @@ class Loaded:
     path: Path
     catalogue: Catalogue
     servers: Mapping[str, Server]
+    skill_roots: tuple[Path, ...] = ()
     profiles: tuple[Profile, ...] = (EVERYBODY,)
     left_out: tuple[LeftOut, ...] = ()
     unstartable: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -91,7 +92,8 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
-    library = find(_roots(parts, around, findings), tuple(parts.servers), files)
+    roots = _roots(parts, around, findings)
+    library = find(roots, tuple(parts.servers), files)
     switched_on = {key: entry.on for key, entry in parts.servers.items()}
     offer = offered(parts.skills, library, switched_on, environ, findings)
     profiles = profiles_of(parts, offer, findings)
@@ -119,6 +121,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         path=path.absolute(),
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
+        skill_roots=tuple(root.path for root in roots),
         profiles=profiles,
         left_out=offer.left_out,
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},

@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.config.members import BadPackage, Member, in_folder, plain, shown
 from proxy.config.unpacking import MOST_BYTES, PackedFile, path_parts
+from proxy.core.published import is_legal_name
 
 LARGEST_RECORD: Final = 4 * 1024 * 1024
 """Bytes of a record that is read: that of the largest skill has fewer."""
 
-_ID: Final = re.compile("(?=.{1,64}$)[a-z0-9]+(-[a-z0-9]+)*")
+SHOWN_CHANGES: Final = 20
+"""Changes of one skill that are told."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,13 @@ class Installed:
     files: tuple[PackedFile, ...] = ()
     changes: tuple[str, ...] = ()
     damage: str = ""
+
+
+def changes_of(one: Installed) -> list[str]:
+    """What has changed in a skill since it was installed, a line each."""
+    if one.damage:
+        return [f"{one.id}: {one.damage}"]
+    return [f"{one.id}, since it was installed: {change}" for change in one.changes[:SHOWN_CHANGES]]
 
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -64,7 +73,7 @@ def legal(id: str) -> str:  # noqa: A002 - the skill's id, as everywhere
     Raises:
         BadPackage: it is none.
     """
-    if not _ID.fullmatch(id):
+    if not is_legal_name(id):
         raise BadPackage(
             f"{shown(id)} cannot be the name of a skill: that is 1 to 64 of a-z and 0-9, "
             "with single hyphens between them; name the folder, and the skill in its SKILL.md, so"

@@ -1,0 +1,151 @@
+"""`skills`: install, remove, list and validate skill packages."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_data_path
+
+from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
+from proxy.config.files import Files
+from proxy.config.library import Library, Root, find
+from proxy.config.load import Loaded, load
+from proxy.config.members import BadPackage
+from proxy.config.packages import add, installed, remove
+from proxy.config.problems import Refused
+from proxy.config.records import Installed, changes_of
+from proxy.config.skill_md import read
+from proxy.core.catalogue import Skill
+
+
+def skills(arguments: argparse.Namespace) -> int:
+    """Run the command; 0 when it is done and all is good, 1 when something is not as it should be, 2 when refused.
+
+    Raises `Refused` where a configuration is no good.
+    """
+    work: Callable[[argparse.Namespace], int] = _COMMANDS[arguments.skills_command]
+    try:
+        return work(arguments)
+    except BadPackage as error:
+        print(f"mcp-skill-proxy: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def default_folder() -> Path:
+    """Where packages are installed unless another folder is named."""
+    return user_data_path("mcp-skill-proxy") / "skills"
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    into = _folder(arguments.to)
+    done = add(arguments.source, into, _validate, _name_of, arguments.sha256)
+    files = f"{len(done.files)} file{'' if len(done.files) == 1 else 's'}"
+    print(f"{done.id}: installed in {into / done.id} ({files}, SHA-256 {done.sha256})")
+    print(
+        "To offer it, name that folder in the configuration; what it says of tools holds once it is trusted, or once\n"
+        f"skill_configs.{done.id} grants them:\n  skill_paths: [{{path: {into}, trusted: false}}]"
+    )
+    return GOOD
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    into = _folder(arguments.source)
+    remove(arguments.id, into)
+    print(f"{arguments.id}: removed from {into}")
+    return GOOD
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    if arguments.config is None:
+        return _print_installed(_folder(arguments.source))
+    loaded = load(arguments.config, os.environ)
+    for skill in loaded.catalogue.skills:
+        print(f"{skill.id}{_state(skill)}: {skill.desc or skill.name}\n  {_origin(skill)}")
+    for left in loaded.left_out:
+        print(f"{left.id}, not offered: {left.why}" + (f"\n  {left.file}" if left.file else ""))
+    if not loaded.catalogue.skills and not loaded.left_out:
+        print("No skills.")
+    return LIVE_PROBLEM if any([_print_changes(one) for root in loaded.skill_roots for one in installed(root)]) else GOOD
+
+
+def _validate_all(arguments: argparse.Namespace) -> int:
+    servers = tuple(load(arguments.config, os.environ).policy.catalogue.servers) if arguments.config else ()
+    good = True
+    for path in arguments.path:
+        found = find([Root(path.absolute(), trusted=True, shown=str(path))], servers, Files())
+        good = _print_found(path, found) and good
+    return GOOD if good else LIVE_PROBLEM
+
+
+def _print_found(path: Path, found: Library) -> bool:
+    for note in found.notes:
+        print(f"note: {note}")
+    for left in found.left_out:
+        for problem in left.problems or (f"{left.file}: {left.why}",):
+            print(f"problem: {problem}")
+    for skill in found.skills:
+        served = f"; clients that know skills are not served it: {skill.folder.unserved}" if skill.folder.unserved else ""
+        print(f"{skill.id}: good{served}")
+    if not found.skills and not found.left_out:
+        print(f"problem: {path}: no skill is there: a skill is a folder with a SKILL.md")
+    return bool(found.skills) and not found.left_out
+
+
+def _print_installed(into: Path) -> int:
+    found = installed(into)
+    if not found:
+        print(f"No skill is installed in {into}.")
+    changed = False
+    for one in found:
+        print(f"{one.id}: from {one.source or '?'}, installed {one.installed_at or '?'}, {len(one.files)} files")
+        changed = _print_changes(one) or changed
+    return LIVE_PROBLEM if changed else GOOD
+
+
+def _print_changes(one: Installed) -> bool:
+    """Say what has changed in a skill since it was installed; whether anything has."""
+    for line in changes_of(one):
+        print(f"  ! {line}")
+    return bool(changes_of(one))
+
+
+def _state(skill: Skill) -> str:
+    return ", pinned" if skill.pinned else ", active at once" if skill.active else ""
+
+
+def _origin(skill: Skill) -> str:
+    """Where a skill is from, and what it grants."""
+    where = f"folder {skill.folder.path}" if skill.folder is not None else "skill_configs"
+    grants = ", ".join(sorted(skill.servers))
+    return f"{where}; {f'grants at {grants}' if grants else 'a guide alone'}"
+
+
+def _folder(given: Path | None) -> Path:
+    return (default_folder() if given is None else given).absolute()
+
+
+def _validate(folder: Path) -> None:
+    """Refuse a skill that could not be offered."""
+    found = find([Root(folder, trusted=True, shown=folder.name)], (), Files())
+    if found.left_out:
+        problems = found.left_out[0].problems
+        raise BadPackage("\n".join(map(str, problems)) or f"{folder.name}: {found.left_out[0].why}")
+
+
+def _name_of(document: Path) -> str:
+    """The name that a SKILL.md gives itself."""
+    try:
+        return read(document.read_bytes(), document.name, ()).name
+    except Refused as refused:
+        raise BadPackage(str(refused)) from None
+
+
+_COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "add": _add,
+    "remove": _remove,
+    "list": _list,
+    "validate": _validate_all,
+}
