@@ -1,8 +1,8 @@
 """YAML text as plain data in which text stays text, with the line of every place (design rule 21)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import yaml
 
@@ -11,6 +11,12 @@ from proxy.config.problems import Place, Problem, Refused, shown
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
 """What a file says: every scalar is text as written, except plain nulls, which are None."""
+
+Leaf = TypeVar("Leaf")
+Tree: TypeAlias = "Leaf | list[Tree[Leaf]] | dict[str, Tree[Leaf]]"
+"""The same with other scalars."""
+
+_TOP = "the top level must be a mapping with keys such as servers and skill_configs"
 
 
 @dataclass(frozen=True)
@@ -37,47 +43,70 @@ def parse(content: bytes, file: str) -> Document:
     Raises `Refused` for what is not UTF-8 (a byte order mark is fine), not YAML, more than one document, not a mapping
     at the top, or too large once its aliases are expanded.
     """
+    return parse_text(decoded(content, file), file, _TOP)
+
+
+def decoded(content: bytes, file: str) -> str:
+    """The text that `content` is. Raises `Refused` where it is not UTF-8; a byte order mark is fine."""
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise Refused([Problem(file, line, "", "not UTF-8 text: save the file as UTF-8")]) from None
-    reading = _Reading(file)
+
+
+def parse_text(text: str, file: str, otherwise: str, limit: int = NODE_LIMIT) -> Document:
+    """The document that `text` holds, with at most `limit` values once its aliases are expanded.
+
+    Raises `Refused` as `parse`; `otherwise` is what to say where the top is no mapping.
+    """
     root = composed(text, file)
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == NULL):
         return Document(file, {}, {}, empty=True)
+    reading = Reading(file, as_text, limit)
     data = reading.value(root, ())
     if not isinstance(data, dict):
-        what = "the top level must be a mapping with keys such as servers and skill_configs"
-        raise Refused([*reading.problems, Problem(file, _line(root), "", what)])
+        raise Refused([*reading.problems, Problem(file, _line(root), "", otherwise)])
     return Document(file, data, reading.lines, tuple(reading.problems))
 
 
-class _Reading:
-    """Turns nodes into plain data, within the bound; notes the line of every place and the problems met."""
+def as_text(_node: yaml.ScalarNode, text: str | None) -> str | None:
+    """A scalar as `Plain` has it."""
+    return text
 
-    def __init__(self, file: str) -> None:
+
+class Reading(Generic[Leaf]):
+    """Turns nodes of the file called `file` into plain data, within the bound `limit` on the number of values.
+
+    `leaf` makes the values of scalars, of the node and its text, None for a plain null. `lines` has the line of every
+    place that was met, `problems` what is wrong.
+    """
+
+    def __init__(self, file: str, leaf: Callable[[yaml.ScalarNode, str | None], Leaf], limit: int = NODE_LIMIT) -> None:
         self.lines: dict[Place, int] = {}
         self.problems: list[Problem] = []
         self._file = file
-        self._left = NODE_LIMIT
+        self._leaf = leaf
+        self._limit = limit
+        self._left = limit
         self._inside: list[yaml.Node] = []
 
-    def value(self, node: yaml.Node, place: Place) -> Plain:
+    def value(self, node: yaml.Node, place: Place) -> "Tree[Leaf]":
+        """What `node`, which stands at `place`, says. Raises `Refused` beyond the bounds."""
         self.lines.setdefault(place, _line(node))
         self._spend(node, place)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, place)
+            return self._leaf(node, self._scalar(node, place))
         self._inside.append(node)
-        plain: Plain
+        plain: Tree[Leaf]
         if isinstance(node, yaml.SequenceNode):
             self._tag(node, LIST, place)
             plain = [self.value(item, (*place, index)) for index, item in enumerate(node.value)]
         else:
-            plain = {}
+            plain = mapping = dict[str, "Tree[Leaf]"]()
             for key, (key_node, value) in self._entries(node, place).items():
                 self.lines[*place, key] = _line(key_node)
-                plain[key] = self.value(value, (*place, key))
+                mapping[key] = self.value(value, (*place, key))
         self._inside.pop()
         return plain
 
@@ -149,7 +178,7 @@ class _Reading:
         if len(self._inside) > DEPTH_LIMIT:
             raise self._fatal(node, place, "nested too deep")
         if self._left < 0:
-            what = f"more than {NODE_LIMIT:,} values once the aliases are expanded"
+            what = f"more than {self._limit:,} values once the aliases are expanded"
             raise self._fatal(node, place, what)
 
     def _tag(self, node: yaml.Node, usual: str, place: Place) -> None:
