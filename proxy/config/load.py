@@ -116,7 +116,6 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         findings.note((), "the file is empty: no servers and no skills")
     if not catalogue.skills:
         findings.note((), "no enabled skill: nothing is offered")
-    findings.notes_of(library.notes)
     return Loaded(
         path=path.absolute(),
         catalogue=catalogue,
@@ -127,7 +126,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
         settings=_settings(parts.proxy, tokens, state_file),
         secrets=secrets,
-        notes=findings.notes,
+        notes=(*findings.notes, *library.notes),
         empty=document.empty,
         digests=files.digests,
     )

@@ -42,15 +42,28 @@ class Refused(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Findings:
-    """Collects the problems and notes about one file; `line_of` gives the line of a place."""
+def _as_it_is(place: Place) -> Place:
+    return place
 
-    def __init__(self, file: str, line_of: Callable[[Place], int], problems: Iterable[Problem] = ()) -> None:
+
+class Findings:
+    """Collects the problems and notes about one file; `line_of` gives the line of a place.
+
+    `written`: where in the file a place stands for which another name is used here.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        line_of: Callable[[Place], int],
+        problems: Iterable[Problem] = (),
+        written: Callable[[Place], Place] = _as_it_is,
+    ) -> None:
         self._file = file
         self._line_of = line_of
+        self._written = written
         self._problems = list(problems)
         self._notes: list[Problem] = []
-        self._others: list[str] = []
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -58,14 +71,18 @@ class Findings:
         return tuple(self._problems)
 
     @property
+    def noted(self) -> tuple[Problem, ...]:
+        """What is worth saying so far, by line."""
+        return tuple(dict.fromkeys(sorted(self._notes, key=lambda note: note.line)))
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth saying so far, by line, then about other files."""
-        own = sorted(self._notes, key=lambda note: note.line)
-        return tuple(dict.fromkeys([*map(str, own), *self._others]))
+        """The same as lines of text."""
+        return tuple(map(str, self.noted))
 
     def line(self, place: Place) -> int:
         """The line of a place."""
-        return self._line_of(place)
+        return self._line_of(self._written(place))
 
     def problem(self, place: Place, what: str) -> None:
         """Something is wrong at `place`."""
@@ -75,12 +92,9 @@ class Findings:
         """Something is worth saying about `place`."""
         self._notes.append(self._at(place, what))
 
-    def notes_of(self, others: Iterable[str]) -> None:
-        """What is worth saying about other files."""
-        self._others += others
-
     def _at(self, place: Place, what: str) -> Problem:
-        return Problem(self._file, self._line_of(place), shown(place), what)
+        at = self._written(place)
+        return Problem(self._file, self._line_of(at), shown(at), what)
 
 
 def lacks_a_space(text: str) -> bool:

@@ -132,8 +132,7 @@ def validated(data: Mapping[str, Plain], findings: Findings) -> Parts:
     try:
         File.model_validate(data)
     except ValidationError as error:
-        for details in error.errors(include_url=False):
-            findings.problem(details["loc"], _in_plain_words(details))
+        _name_all(error, (), findings)
     key = next((key for key in SERVERS if key in data), SERVERS[0])
     env_file = data.get("env_file")
     return Parts(
@@ -153,6 +152,22 @@ def _alone(data: Mapping[str, Plain], part: str) -> File:
     return _one(File, {part: data[part]} if part in data else {}) or File()
 
 
+def valid_skill(entry: Plain, place: Place, findings: Findings) -> SkillEntry | None:
+    """The one skill `entry`, without nulls, which stands at `place`; None where `findings` say what is wrong."""
+    try:
+        return SkillEntry.model_validate(entry)
+    except ValidationError as error:
+        _name_all(error, place, findings)
+        return None
+
+
+def _name_all(errors: ValidationError, above: Place, findings: Findings) -> None:
+    """Every error in what stands at `above`."""
+    for error in errors.errors(include_url=False):
+        place = (*above, *error["loc"])
+        findings.problem(place, _in_plain_words(error, place))
+
+
 def _right(model: type[Model], entries: Plain) -> Iterable[tuple[str, Model]]:
     for key, entry in entries.items() if isinstance(entries, dict) else ():
         part = _one(model, entry)
@@ -167,20 +182,20 @@ def _one(model: type[Model], data: object) -> Model | None:
         return None
 
 
-def _in_plain_words(error: ErrorDetails) -> str:
-    place, given = error["loc"], error["input"]
+def _in_plain_words(error: ErrorDetails, place: Place) -> str:
+    given = error["input"]
     match error["type"]:
         case "extra_forbidden":
             what = instead.of_key(place, given) if place[0] in SERVERS else None
             return f"unknown key: {what or did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
         case "string_type":
-            return f"must be text, not {_kind(given)}"
+            return f"must be text, not {kind_of(given)}"
         case "dict_type" | "model_type" | "mapping_type" | "model_attributes_type":
-            return f"must be a mapping (key: value), not {_kind(given)}{instead.of_no_mapping(place, given)}"
+            return f"must be a mapping (key: value), not {kind_of(given)}{instead.of_no_mapping(place, given)}"
         case "tuple_type" | "list_type" if isinstance(given, str):
             return f"must be a list: write {instead.of_no_list(place, given)}"
         case "tuple_type" | "list_type":
-            return f"must be a list, not {_kind(given)}"
+            return f"must be a list, not {kind_of(given)}"
         case "literal_error":
             choices = error.get("ctx", {}).get("expected", "")
             return f"must be one of {choices}"
@@ -188,5 +203,6 @@ def _in_plain_words(error: ErrorDetails) -> str:
             return error["msg"]
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What a value of a file is called in messages."""
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text"

@@ -1,0 +1,380 @@
+"""One SKILL.md of the Agent Skills standard: its front matter as a skill of the configuration, and its guide."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+from proxy.config import core_schema
+from proxy.config.allowed_tools import granted, united
+from proxy.config.checks import check_references
+from proxy.config.document import Document, Plain, decoded, parse_text
+from proxy.config.models import ALLOWLISTS, SERVERS, SKILLS, SkillEntry
+from proxy.config.parser import composed
+from proxy.config.problems import Findings, Place, Problem, Refused
+from proxy.config.validation import kind_of, valid_skill, without_nulls
+
+LARGEST: Final = 1024 * 1024
+"""Bytes of a SKILL.md."""
+LARGEST_FRONT_MATTER: Final = 64 * 1024
+"""Bytes of its front matter."""
+MOST_VALUES: Final = 5_000
+"""Values in a front matter once its aliases are expanded."""
+
+NAME: Final = "name"
+DESCRIPTION: Final = "description"
+METADATA: Final = "metadata"
+ALLOWED_TOOLS: Final = "allowed-tools"
+
+_MAPPINGS = (*ALLOWLISTS, "requires")
+_LISTS = ("required_capabilities", "requires_skills", "conflicts_with")
+GRANTING: Final = (*ALLOWLISTS, "active", "pinned", *_LISTS[1:], "exclusive", "max_active_minutes")
+"""What a skill may say of itself only where it is trusted."""
+_STRICT = (*GRANTING, "enabled", _LISTS[0], "requires")
+"""What the gate and the catalogue go by: nothing of it is guessed."""
+_PLACE: Place = (SKILLS, "")
+"""Where a skill stands whose values are checked as those of `skill_configs` are."""
+_NOTHING = SkillEntry()
+_TEXTS = ("category", "version", "author")
+
+_LONGEST = {NAME: 64, DESCRIPTION: 1024, "compatibility": 500}
+_A_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_BEGINNING = re.compile(r"---[ \t]*\r?\n")
+_END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+_ONLY = "may only hold a-z, 0-9 and single hyphens between them"
+_NO_TEXT = "a number or true or false"
+_NO_MAPPING = "the front matter must be a mapping with keys such as name and description"
+_UNQUOTED = re.compile(
+    r"""^(?P<key>(?:name|description|license|compatibility):[ \t]+)
+    (?P<value>[^\s"'|>#][^\n]*(?:\n(?:[ \t]+[^\n]*|[ \t\r]*(?=\n)))*)""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+class Parts(NamedTuple):
+    """A SKILL.md taken apart. `offset`: how many lines of the file are above the front matter."""
+
+    front_matter: str
+    body: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class SkillMd:
+    """What a SKILL.md says.
+
+    `entry`: the same in `skill_configs`, the guide left out; what allowed-tools grants is in its `tool_list`. `name`:
+    empty where there is none. `trusting`: the keys, as written, whose values hold only where the skill is trusted.
+    `unknown`: what it grants at servers that there are not. `notes`: what is not as the standard wants it, but can be
+    lived with. `unserved`: why clients that know skills cannot be served it as the standard wants, empty where they
+    can.
+    """
+
+    entry: SkillEntry
+    name: str
+    license: str
+    compatibility: str
+    trusting: tuple[str, ...] = ()
+    unknown: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    unserved: str = ""
+
+
+def split(content: bytes, file: str) -> Parts:
+    """The front matter and the body of `content`, the bytes of the file called `file`.
+
+    Raises `Refused` for what is not UTF-8 (a byte order mark is fine), is too large, or has no front matter between
+    two lines of `---`.
+    """
+    if len(content) > LARGEST:
+        raise _refused(file, 0, f"larger than {LARGEST // 1024**2} MiB: move what is not needed at once to other files")
+    text = decoded(content, file)
+    if not (beginning := _BEGINNING.match(text)):
+        what = 'the first line must be "---": the front matter with name and description begins there'
+        raise _refused(file, 1, what)
+    if not (end := _END.search(text, beginning.end())):
+        raise _refused(file, 1, 'the front matter that begins here does not end: write a line "---" below it')
+    front_matter = text[beginning.end() : end.start()]
+    if len(front_matter.encode()) > LARGEST_FRONT_MATTER:
+        what = f"the front matter is larger than {LARGEST_FRONT_MATTER // 1024} KiB: move text below it"
+        raise _refused(file, 1, what)
+    return Parts(front_matter, text[end.end() + 1 :], 1)
+
+
+def body(content: bytes, file: str) -> str:
+    """The guide: what is below the front matter, without blank lines around it. Raises `Refused` as `split`."""
+    return split(content, file).body.strip("\r\n")
+
+
+def front_matter(content: bytes, file: str) -> dict[str, core_schema.Json]:
+    """The front matter as it is written, with the types of YAML's core schema, for clients that read it themselves.
+
+    Raises `Refused` as `split`, and where it is not a mapping or not YAML that all readers take for the same.
+    """
+    value = core_schema.of_text(_in_place(split(content, file)), file, MOST_VALUES)
+    if not isinstance(value, dict):
+        raise _refused(file, 2, _NO_MAPPING)
+    return value
+
+
+def read(content: bytes, file: str, servers: Collection[str]) -> SkillMd:
+    """What `content`, the bytes of the file called `file`, says; `servers`: the keys of those in the configuration.
+
+    Raises `Refused`, with every problem, as `split`, where there is no description, and where what decides on tools
+    or on being offered is not as `skill_configs` would have it.
+    """
+    parts = split(content, file)
+    document, mended = _parsed(parts, file)
+    return _Reader(content, file, servers, document).read(mended)
+
+
+def _refused(file: str, line: int, what: str) -> Refused:
+    return Refused([Problem(file, line, "", what)])
+
+
+def _in_place(parts: Parts) -> str:
+    """The front matter on the lines that it has in the file."""
+    return "\n" * parts.offset + parts.front_matter
+
+
+def _parsed(parts: Parts, file: str) -> tuple[Document, Problem | None]:
+    """The front matter, and what was wrong with it where it had to be mended."""
+    text = _in_place(parts)
+    try:
+        return parse_text(text, file, _NO_MAPPING, MOST_VALUES), None
+    except Refused as refused:
+        mended = _UNQUOTED.sub(_quoted, text)
+        if mended == text:
+            raise
+        try:
+            return parse_text(mended, file, _NO_MAPPING, MOST_VALUES), refused.problems[0]
+        except Refused:
+            raise refused from None
+
+
+def _quoted(found: re.Match[str]) -> str:
+    """A key and its text, in quotes where it is no YAML without them."""
+    with suppress(Refused):
+        composed(found[0], "")
+        return found[0]
+    value = found["value"].rstrip()
+    return f"{found['key']}'{value.replace(chr(39), chr(39) * 2)}'{found['value'][len(value) :]}"
+
+
+class _Reader:
+    """Reads one front matter, and collects what is wrong with it."""
+
+    def __init__(self, content: bytes, file: str, servers: Collection[str], document: Document) -> None:
+        self._content = content
+        self._file = file
+        self._servers = servers
+        self._document = document
+        self._top = document.data
+        self._places: dict[str, Place] = {}
+        self._findings = Findings(file, document.line, document.problems, self._written)
+        self._unserved: list[str] = []
+
+    def read(self, mended: Problem | None) -> SkillMd:
+        notes: list[Problem] = []
+        if mended:
+            what = f"{mended.what}: read as if the text were in quotes"
+            notes.append(Problem(self._file, mended.line, mended.path, what))
+            self._unserved.append(f"the front matter is not valid YAML: {mended.what}")
+        metadata = self._metadata()
+        self._note_near_misses(self._top, ())
+        self._note_near_misses(metadata, (METADATA,))
+        description = self._description()
+        name = self._name()
+        license_, compatibility = self._text("license"), self._text("compatibility")
+        strict = self._strict(metadata)
+        written: dict[str, Plain] = {**strict, **self._lenient(metadata)}
+        if name:
+            written[NAME] = name
+        entry = valid_skill(_without_nulls(written, self._findings), _PLACE, self._findings)
+        allowed = self._granted()
+        if self._findings.problems or entry is None:
+            raise Refused(self._findings.problems)
+        trusting = [self._shown(key) for key in GRANTING if getattr(entry, key) != getattr(_NOTHING, key)]
+        return SkillMd(
+            entry=entry.model_copy(update={"desc": description, "tool_list": united(entry.tool_list, allowed)}),
+            name=name,
+            license=license_,
+            compatibility=compatibility,
+            trusting=(*trusting, ALLOWED_TOOLS) if allowed else tuple(trusting),
+            unknown=self._unknown(entry, written),
+            notes=(*notes, *self._findings.noted),
+            unserved="; ".join(self._unserved),
+        )
+
+    def _written(self, place: Place) -> Place:
+        """Where in the front matter a place stands that is named as one of `skill_configs`."""
+        if place[: len(_PLACE)] != _PLACE:
+            return place
+        key = place[2:3]
+        return (*self._places.get(str(key[0]), key), *place[3:]) if key else ()
+
+    def _shown(self, key: str) -> str:
+        return ".".join(map(str, self._places.get(key, (key,))))
+
+    def _metadata(self) -> Mapping[str, Plain]:
+        metadata = self._top.get(METADATA)
+        if metadata is None or isinstance(metadata, dict):
+            return metadata or {}
+        self._findings.note((METADATA,), f"ignored: must be a mapping, not {kind_of(metadata)}")
+        return {}
+
+    def _note_near_misses(self, mapping: Iterable[str], place: Place) -> None:
+        for key in mapping:
+            if nearest := _near_miss(key):
+                self._findings.note((*place, key), f"unknown key, ignored: did you mean {nearest!r}?")
+
+    def _description(self) -> str:
+        text = self._top.get(DESCRIPTION)
+        if text is None or (isinstance(text, str) and not text.strip()):
+            what = "is missing: write one line by which a model can choose the skill"
+            self._findings.problem((DESCRIPTION,), what)
+            return ""
+        if not isinstance(text, str) or not self._is_text(DESCRIPTION):
+            kind = kind_of(text) if not isinstance(text, str) else _NO_TEXT
+            self._findings.problem((DESCRIPTION,), f"must be text, not {kind}: put it in quotes")
+            return ""
+        self._check_length(DESCRIPTION, text)
+        return text.strip()
+
+    def _name(self) -> str:
+        name = self._text(NAME)
+        if not name:
+            self._unserved.append("it has no name")
+        elif not _A_NAME.fullmatch(name):
+            self._findings.note((NAME,), _ONLY)
+            self._unserved.append(f"its name {_ONLY}")
+        elif len(name) > _LONGEST[NAME]:
+            self._unserved.append(f"its name is longer than {_LONGEST[NAME]} characters")
+        elif not self._is_text(NAME):
+            self._unserved.append("its name is no text")
+        return name
+
+    def _text(self, key: str) -> str:
+        """A text that the skill can do without."""
+        text = self._top.get(key)
+        if text is None:
+            return ""
+        if not isinstance(text, str):
+            self._findings.note((key,), f"ignored: must be text, not {kind_of(text)}")
+            return ""
+        if not self._is_text(key):
+            self._findings.note((key,), f"must be text, not {_NO_TEXT}: taken as text, put it in quotes")
+        self._check_length(key, text)
+        return text.strip()
+
+    def _is_text(self, key: str) -> bool:
+        """Whether a text is one for those too that read the front matter with types."""
+        text = self._top[key]
+        if not isinstance(text, str) or isinstance(core_schema.of_plain(text), str):
+            return True
+        try:
+            return isinstance(front_matter(self._content, self._file).get(key), str)
+        except Refused:  # it is not valid YAML, and was mended by quotes
+            return True
+
+    def _check_length(self, key: str, text: str) -> None:
+        if key in _LONGEST and len(text) > _LONGEST[key]:
+            self._findings.note((key,), f"is longer than {_LONGEST[key]} characters")
+
+    def _strict(self, metadata: Mapping[str, Plain]) -> dict[str, Plain]:
+        """What is said of the keys that nothing is guessed of, as one of `skill_configs` says it."""
+        found: dict[str, Plain] = {}
+        for key in _STRICT:
+            if key in self._top:
+                found[key] = self._top[key]
+            elif key in metadata:
+                self._places[key] = (METADATA, key)
+                found[key] = self._unpacked(key, metadata[key])
+        return found
+
+    def _unpacked(self, key: str, value: Plain) -> Plain:
+        """A value under `metadata`, where other programs want text: it may be YAML in a text."""
+        if not isinstance(value, str):
+            return value
+        if key in _MAPPINGS and value.strip():
+            return self._inner(key, value)
+        if key in _LISTS:
+            return self._inner(key, value) if value.lstrip().startswith(("[", "- ")) else [*_words(value)]
+        return value
+
+    def _inner(self, key: str, text: str) -> Plain:
+        """The YAML that a text is; its own words where it is a text again."""
+        try:
+            document = parse_text(f"{key}:\n{_indented(text)}", self._file, "", MOST_VALUES)
+        except Refused as refused:
+            problems = refused.problems
+        else:
+            problems = document.problems
+            if not problems:
+                return document.data[key]
+        for problem in problems:
+            self._findings.problem((METADATA, key), f"holds YAML that is wrong: {problem.what}")
+        return {} if key in _MAPPINGS else []
+
+    def _lenient(self, metadata: Mapping[str, Plain]) -> dict[str, Plain]:
+        """What only people look at: ignored where it is not right."""
+        found: dict[str, Plain] = {}
+        for key in (*_TEXTS, "tags"):
+            place: Place = (key,) if key in self._top else (METADATA, key)
+            value = self._top[key] if key in self._top else metadata.get(key)
+            if value is None:
+                continue
+            if isinstance(value, str):
+                found[key] = [*_words(value.strip("[]"))] if key == "tags" else value.strip()
+            elif key == "tags" and isinstance(value, list) and all(isinstance(tag, str) for tag in value):
+                found[key] = [word for tag in value for word in _words(cast("str", tag))]
+            else:
+                wanted = "a list of words" if key == "tags" else f"text, not {kind_of(value)}"
+                self._findings.note(place, f"ignored: must be {wanted}")
+        return found
+
+    def _granted(self) -> Mapping[str, tuple[str, ...]]:
+        """By server, the tools that allowed-tools names."""
+        value = self._top.get(ALLOWED_TOOLS)
+        texts: list[str] = []
+        for text in value if isinstance(value, list) else [] if value is None else [value]:
+            if isinstance(text, str):
+                texts.append(text)
+            elif text is not None:
+                self._findings.note((ALLOWED_TOOLS,), f"ignored: must be text or a list of texts, not {kind_of(text)}")
+        return granted(texts, self._servers)
+
+    def _unknown(self, entry: SkillEntry, written: dict[str, Plain]) -> tuple[Problem, ...]:
+        """What is granted at servers that there are not; where it requires them, it is not offered anyway."""
+        if {*entry.tool_list, *entry.resource_list, *entry.prompt_list} <= {*self._servers, *entry.requires.servers}:
+            return ()
+        findings = Findings(self._file, self._document.line, (), self._written)
+        known = dict.fromkeys([*self._servers, *entry.requires.servers])
+        check_references({SERVERS[0]: known, SKILLS: {"": written}}, findings)
+        return findings.problems
+
+
+def _without_nulls(written: dict[str, Plain], findings: Findings) -> Plain:
+    kept = without_nulls({SKILLS: {"": written}}, findings)[SKILLS]
+    return kept[""] if isinstance(kept, dict) else kept
+
+
+def _words(text: str) -> Iterator[str]:
+    return filter(None, (word.strip().strip("\"'") for word in text.split(",")))
+
+
+def _indented(text: str) -> str:
+    return "".join(f"  {line}" for line in text.splitlines(keepends=True))
+
+
+@lru_cache(maxsize=1024)  # many skills have the same other keys
+def _near_miss(key: str) -> str | None:
+    """The key of ours that matters for the gate and that `key` was probably to be."""
+    known = (*_STRICT, ALLOWED_TOOLS)
+    if key in known:
+        return None
+    close = get_close_matches(key.casefold(), known, n=1, cutoff=0.8)
+    return close[0] if close else None
