@@ -55,7 +55,7 @@ def test_libyaml_reads_what_is_right(monkeypatch):
 
 @pytest.mark.parametrize("text", ["[" * (DEPTH_LIMIT + 1), "[" * 100_000, "- " * 5_000, "a: " + "{b: " * 3_000])
 def test_what_is_nested_too_deep_is_refused(text):
-    with pytest.raises(Refused, match="1: .*nested too deep"):
+    with pytest.raises(Refused, match="nested too deep"):
         composed(text, "f")
 
 

@@ -1,6 +1,7 @@
 """One SKILL.md: what it says as a skill, what is lived with, and what is refused."""
 
 from contextlib import suppress
+from functools import partial
 from textwrap import dedent
 
 import pytest
@@ -554,6 +555,6 @@ CONTENTS = st.binary() | st.lists(st.sampled_from(PIECES)).map(b"".join)
 @given(CONTENTS | CONTENTS.map(lambda inside: b"---\ndescription: d\n" + inside + b"\n---\n"))
 @example(b'---\ndescription: d\nmetadata:\n  tool_list: "\\u2028---\\n...\\n"\n---\n')
 def test_no_bytes_do_anything_but_be_read_or_refused(content):
-    for reading in (split, body, front_matter, lambda *of: read(*of, SERVERS)):
+    for reading in (split, body, front_matter, partial(read, servers=SERVERS)):
         with suppress(Refused):
             reading(content, FILE)
