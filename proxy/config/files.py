@@ -1,12 +1,15 @@
-"""Reads the files of a configuration, and keeps of each what tells whether it has changed since."""
+"""Reads the files and folders of a configuration, and keeps of each what tells whether it has changed since."""
 
 import errno
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Final
+
+from proxy.config.tree import Tree, walked
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is read: no configuration comes near, and reading YAML holds up everything else meanwhile."""
@@ -27,8 +30,19 @@ class Files:
     """
 
     def __init__(self, *, again: bool = False) -> None:
-        self.digests: dict[Path, str] = {}
+        self._contents: dict[Path, str] = {}
+        self._stamps: dict[Path, str] = {}
         self._again = again
+
+    @property
+    def digests(self) -> Mapping[Path, str]:
+        """What tells whether they have changed: files first, then folders."""
+        return {**self._contents, **self._stamps}
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Those that are folders which were walked as a whole."""
+        return tuple(self._stamps)
 
     def read(self, path: Path) -> bytes:
         """The content of a file.
@@ -45,16 +59,39 @@ class Files:
             if len(content) > LARGEST:
                 raise _TooLarge(errno.EFBIG, f"it holds more than {LARGEST // 1024**2} MiB")
         except (OSError, ValueError) as error:
-            self.digests[path] = type(error).__name__
+            self._contents[path] = type(error).__name__
             raise
-        self.digests[path] = _ReadOnce.__name__ if special else sha256(content).hexdigest()
+        self._contents[path] = _ReadOnce.__name__ if special else sha256(content).hexdigest()
         return content
 
+    def tree(self, root: Path) -> Tree:
+        """All that is below a folder; its digest covers names, sizes and times, and no content."""
+        tree = walked(root)
+        self._stamps[root] = tree.stamp
+        return tree
 
-def digests(paths: Iterable[Path]) -> Mapping[Path, str]:
-    """What `Files` keeps of each of `paths` as it is now."""
+
+def digests(paths: Iterable[Path], roots: Collection[Path] = ()) -> Mapping[Path, str]:
+    """What `Files` keeps of each of `paths`, and of the folders `roots` as a whole, as they are now."""
     files = Files(again=True)
     for path in paths:
-        with suppress(OSError, ValueError):
-            files.read(path)
+        if path not in roots:
+            with suppress(OSError, ValueError):
+                files.read(path)
+    for root in roots:
+        files.tree(root)
     return files.digests
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most `most` bytes, of which nothing is kept; never waits for a pipe.
+
+    Raises `OSError`, also where it is no regular file or is larger.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - no path
+        if not S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise _TooLarge(errno.EFBIG, f"it holds more than {most // 1024**2} MiB")
+    return content

@@ -77,3 +77,64 @@ def test_a_pipe_is_read_once_and_then_left_alone():
     with pytest.raises(OSError, match="a pipe or a device"):
         Files(again=True).read(path)
     os.close(reading)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with a skill and some files."""
+    folder = tmp_path / "skills"
+    for name in ("a/SKILL.md", "a/scripts/run.py", "a/.env"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    (folder / "link").symlink_to("a/SKILL.md")
+    return folder
+
+
+def _touch(file: Path) -> None:
+    os.utime(file, (1, 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: _touch(root / "a/SKILL.md"),
+        lambda root: (root / "a/SKILL.md").write_text("longer"),
+        lambda root: (root / "a/scripts/run.py").unlink(),
+        lambda root: (root / "a/scripts/run.py").rename(root / "a/scripts/other.py"),
+        lambda root: (root / "a").rename(root / "b"),
+        lambda root: (root / "a/scripts/new").mkdir(),
+        lambda root: (root / "new").symlink_to("a"),
+        lambda root: [(root / "link").unlink(), (root / "link").symlink_to("a/scripts/run.py")],
+        lambda root: root.rename(root.parent / "elsewhere"),
+    ],
+)
+def test_a_folder_has_another_digest_after_every_change(root, change):
+    """Of names, sizes, times and links; nothing in it is read."""
+    files = Files()
+    files.tree(root)
+    assert files.roots == (root,)
+    assert digests(files.digests, files.roots) == files.digests
+    change(root)
+    assert digests(files.digests, files.roots) != files.digests
+
+
+@pytest.mark.parametrize("path", ["a/.env", "a/.new", "node_modules/x", ".git/index", "a/__pycache__/x.pyc"])
+def test_what_is_no_part_of_a_skill_changes_no_digest(root, path):
+    before = digests([], [root])
+    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).write_text("other")
+    assert digests([], [root]) == before
+
+
+def test_a_folder_that_a_file_was_expected_to_be_is_told_from_one_that_was_walked(root):
+    """Even where it is both."""
+    files = Files()
+    with pytest.raises(IsADirectoryError):
+        files.read(root)
+    assert (files.roots, files.digests) == ((), digests([root]))
+    files.tree(root)
+    assert files.digests == digests([root], [root]) != digests([root])
+
+
+def test_a_tree_knows_its_folders(root):
+    assert Files().tree(root).folders == (root, root / "a", root / "a/scripts")
