@@ -1,0 +1,367 @@
+"""The skills in folders: which there are below the roots, which of those with the same id counts, what each says."""
+
+import os
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.config import skill_md
+from proxy.config.files import Files, read_regular
+from proxy.config.models import SKILL_PATHS, SKILLS, SkillEntry
+from proxy.config.problems import Problem, Refused
+from proxy.config.skill_md import GRANTING, SkillMd
+from proxy.config.tree import Entry, Tree, is_within, joined, reason
+from proxy.core.catalogue import Folder, SkillFile
+
+DOCUMENTS: Final = ("SKILL.md", "skill.md")
+"""What the document of a skill is called; the first that is there is meant."""
+MOST_SKILLS: Final = 20_000
+"""Skills below one root."""
+MOST_LISTED: Final = 2_000
+"""Files of a skill that are listed."""
+MOST_NOTES: Final = 100
+"""Notes about one root."""
+LONGEST_ID: Final = 128
+SERVED_FILES: Final = 512
+SERVED_BYTES: Final = 16 * 1024**2
+"""The largest skill that clients which know skills are served, as the standard for that has it."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A folder with skills. `path`: absolute. `shown`: as the configuration has it, for messages."""
+
+    path: Path
+    trusted: bool
+    shown: str
+
+
+@dataclass(frozen=True)
+class FolderSkill:
+    """A skill of a folder.
+
+    `entry`: what its SKILL.md says, as in `skill_configs`, of which `usage` is unset: the guide stays on the disk. Of
+    an untrusted one nothing that grants tools or changes what is active. `name`: empty where the SKILL.md has none.
+    `root`: its root, as shown.
+    """
+
+    id: str
+    entry: SkillEntry
+    name: str
+    folder: Folder
+    trusted: bool
+    root: str
+
+    @property
+    def file(self) -> Path:
+        """Its SKILL.md."""
+        return Path(self.folder.path, self.folder.document)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A skill that cannot be used. `file`: as shown. `why`: one line; `problems`: everything that is wrong."""
+
+    id: str
+    file: str
+    why: str
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """The skills of all roots, in their order, then in that of their paths.
+
+    `left_out`: those that cannot be used; they keep another one with their id from taking their place. `notes`: lines
+    `file: what`. `visited`: by root, the folders below it that were looked at. `documents`: what was read, by path, and
+    `servers`, the keys that it was read with: what did not change need not be read again.
+    """
+
+    skills: tuple[FolderSkill, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    visited: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]], repr=False)
+    documents: Mapping[str, "Document"] = field(default_factory=dict[str, "Document"], repr=False)
+    servers: frozenset[str] = frozenset()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Every folder that was looked at, for watching."""
+        return tuple(root / folder for root, folders in self.visited.items() for folder in folders)
+
+
+class Document(NamedTuple):
+    """A SKILL.md that was read.
+
+    `version`: of its file. `shown`: what it was called. `skill`: what it says, None where it is refused for
+    `problems`.
+    """
+
+    version: tuple[int, ...]
+    shown: str
+    skill: SkillMd | None
+    problems: tuple[Problem, ...] = ()
+
+
+def find(roots: Sequence[Root], servers: Collection[str], reader: Files, last: Library | None = None) -> Library:
+    """The skills below `roots`, which `reader` walks; `servers`: the keys of those in the configuration.
+
+    Of skills with the same id one counts: that of a trusted root before others, then that of the later root, then the
+    one whose path comes later. With `last`, what was found before, only documents that have changed are read.
+    Whatever is wrong with one skill, the others are found.
+    """
+    known = frozenset(servers)
+    search = _Search(known, last.documents if last and last.servers == known else {})
+    return search.run(roots, reader)
+
+
+class _Found(NamedTuple):
+    """A folder with a document. `rank`: the greater counts. `folder`: below its root. `at`: its path, as shown."""
+
+    id: str
+    rank: tuple[bool, int, list[str]]
+    root: Root
+    tree: Tree
+    folder: str
+    document: Entry
+
+    @property
+    def at(self) -> str:
+        return _shown(self.root, joined(self.folder, self.document.name))
+
+    @property
+    def path(self) -> str:
+        return joined(str(self.root.path), self.folder) if self.folder else str(self.root.path)
+
+
+class _Search:
+    """One search, and what it has found so far."""
+
+    def __init__(self, servers: frozenset[str], before: Mapping[str, Document]) -> None:
+        self._servers = servers
+        self._before = before
+        self._documents: dict[str, Document] = {}
+        self._skills: list[FolderSkill] = []
+        self._left_out: list[LeftOut] = []
+        self._notes: list[str] = []
+
+    def run(self, roots: Sequence[Root], reader: Files) -> Library:
+        """Look through all of them."""
+        winners: dict[str, _Found] = {}
+        visited: dict[Path, tuple[str, ...]] = {}
+        for index, root in enumerate(roots):
+            tree = reader.tree(root.path)
+            visited[root.path] = tuple(tree.below)
+            self._note_all(root, tree.notes)
+            for found in self._found(root, index, tree):
+                self._contest(found, winners)
+        for found in sorted(winners.values(), key=lambda found: found.rank[1:]):
+            self._take(found)
+        return Library(
+            tuple(self._skills),
+            tuple(self._left_out),
+            tuple(self._notes),
+            visited,
+            self._documents,
+            self._servers,
+        )
+
+    def _note_all(self, root: Root, notes: Sequence[tuple[str, str]]) -> None:
+        self._notes += [f"{_shown(root, path)}: {what}" for path, what in notes[:MOST_NOTES]]
+        if len(notes) > MOST_NOTES:
+            self._notes.append(f"{root.shown}: {len(notes) - MOST_NOTES:,} more such notes")
+
+    def _found(self, root: Root, index: int, tree: Tree) -> Iterator[_Found]:
+        """The skills below a root by path; those whose folder's name can be no id are left out."""
+        skills = sorted((folder.split("/"), folder, document) for folder, document in _documents(tree))
+        for parts, folder, document in skills[:MOST_SKILLS]:
+            id_ = parts[-1] or root.path.name
+            found = _Found(id_, (root.trusted, index, parts), root, tree, folder, document)
+            if fault := _fault_of_id(id_):
+                self._leave_out(found, [Problem(found.at, 0, "", fault)])
+            else:
+                yield found
+        if len(skills) > MOST_SKILLS:
+            rest = _shown(root, skills[MOST_SKILLS][1])
+            self._notes.append(
+                f"{rest}: not looked at, nor what comes after it: there are more than {MOST_SKILLS:,} skills"
+            )
+
+    def _contest(self, found: _Found, winners: dict[str, _Found]) -> None:
+        """Put a skill in the place of its id, unless one that is there counts more."""
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", found.id).casefold())
+        other = winners.setdefault(key, found)
+        if other is found:
+            return
+        winner, loser = (found, other) if found.rank > other.rank else (other, found)
+        winners[key] = winner
+        if winner.root.trusted != loser.root.trusted:
+            why = f"is in a trusted folder ({winner.root.shown})"
+        elif winner.rank[1] != loser.rank[1]:
+            why = f"is in a later folder of {SKILL_PATHS} ({winner.root.shown})"
+        else:
+            why = "comes later in the same folder"
+        same = f"the same id {winner.id}" if winner.id == loser.id else f"{winner.id}, the same id but for its spelling"
+        self._notes.append(f"{loser.at}: not used: {winner.at} has {same}, and counts because it {why}")
+
+    def _take(self, found: _Found) -> None:
+        """Read the document of a skill that counts."""
+        document = self._document(found)
+        self._notes += map(str, document.skill.notes if document.skill else ())
+        if document.skill is None or (found.root.trusted and document.skill.unknown):
+            self._leave_out(found, document.skill.unknown if document.skill else document.problems)
+            return
+        name, entry, unserved = document.skill.name, document.skill.entry, document.skill.unserved
+        if name and name != found.id:
+            what = f"the name is {name}, the folder's is {found.id}: they should be the same"
+            self._notes.append(str(Problem(found.at, 0, skill_md.NAME, what)))
+            unserved = unserved or "its name is not that of its folder"
+        if not found.root.trusted:
+            entry = _narrowed(entry)
+            if document.skill.trusting:
+                self._notes.append(f"{found.at}: {_not_in_force(found, document.skill.trusting)}")
+        self._skills.append(
+            FolderSkill(
+                id=found.id,
+                entry=entry,
+                name=name,
+                folder=self._folder(found, unserved),
+                trusted=found.root.trusted,
+                root=found.root.shown,
+            )
+        )
+
+    def _document(self, found: _Found) -> Document:
+        path = joined(found.path, found.document.name)
+        before = self._before.get(path)
+        if before is None or before.version != found.document.version or before.shown != found.at:
+            before = self._read(found, path)
+        self._documents[path] = before
+        return before
+
+    def _read(self, found: _Found, path: str) -> Document:
+        version, shown = found.document.version, found.at
+        if fault := _fault_of_document(found):
+            return Document(version, shown, None, (Problem(shown, 0, "", fault),))
+        try:
+            content = read_regular(Path(path), skill_md.LARGEST)
+            return Document(version, shown, skill_md.read(content, shown, self._servers))
+        except OSError as error:
+            what = f"the file cannot be read: {reason(error)}"
+            return Document(version, shown, None, (Problem(shown, 0, "", what),))
+        except Refused as refused:
+            return Document(version, shown, None, refused.problems)
+
+    def _folder(self, found: _Found, unserved: str) -> Folder:
+        """The files of a skill; a hidden file may hold secrets, and belongs to none."""
+        files: list[SkillFile] = []
+        size = 0
+        for file in _files(found):
+            size += file.size
+            files.append(file)
+            if len(files) > MOST_LISTED:
+                files.pop()
+                self._notes.append(f"{_shown(found.root, found.folder)}: only {MOST_LISTED:,} of its files are listed")
+                break
+        if len(files) > SERVED_FILES:
+            unserved = unserved or f"it has more than {SERVED_FILES} files"
+        elif size > SERVED_BYTES:
+            unserved = unserved or f"its files are larger than {SERVED_BYTES // 1024**2} MiB"
+        return Folder(found.path, found.document.name, tuple(sorted(files)), unserved)
+
+    def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
+        first, *others = problems
+        why = str(first).removeprefix(f"{first.file}: ").removeprefix(f"{first.file}:")
+        why = f"line {why}" if first.line else why
+        more = f" (and {len(others)} more)" if others else ""
+        self._left_out.append(LeftOut(_visible(found.id), found.at, why + more, (first, *others)))
+
+
+def _documents(tree: Tree) -> Iterator[tuple[str, Entry]]:
+    """The folders that are skills, each with its document."""
+    for folder, entries in tree.below.items():
+        named = {entry.name: entry for entry in entries if entry.name in DOCUMENTS}
+        if document := next((named[name] for name in DOCUMENTS if name in named), None):
+            yield folder, document
+
+
+def _fault_of_id(id_: str) -> str:
+    if len(id_) > LONGEST_ID:
+        return f"the name of its folder is the id of the skill, and is longer than {LONGEST_ID} characters"
+    if not id_.strip() or not id_.isprintable():
+        return "the name of its folder is the id of the skill, and must be printable text: rename the folder"
+    return ""
+
+
+def _fault_of_document(found: _Found) -> str:
+    match found.document.kind:
+        case "folder":
+            return "is a folder, not a file"
+        case "other":
+            return "is a pipe, a socket or a device, not a file"
+        case "outside":
+            return "is a link out of its folder, which is not followed: put the file itself here"
+        case "dangling":
+            return "is a link to nothing"
+        case _:
+            target = found.document.target
+            if target is not None and not is_within(target, os.path.realpath(found.path)):
+                return "is a link out of its folder, which is not followed: put the file itself here"
+            return ""
+
+
+def _files(found: _Found) -> Iterator[SkillFile]:
+    """The files below a skill's folder, those of skills in it too.
+
+    What is hidden (its name begins with a dot) is left out, as it may hold secrets, and links out of the folder.
+    """
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        for entry in found.tree.below.get(joined(found.folder, folder).rstrip("/"), ()):
+            if entry.name.startswith(".") or not _is_text(entry.name):
+                continue
+            if entry.target is not None and not is_within(entry.target, os.path.realpath(found.path)):
+                continue
+            path = joined(folder, entry.name)
+            if entry.kind == "folder":
+                waiting.append(path)
+            elif entry.kind == "file":
+                yield SkillFile(path, entry.size)
+
+
+def _is_text(name: str) -> bool:
+    """Whether the name of a file is UTF-8, so that it can be told to anybody."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _narrowed(entry: SkillEntry) -> SkillEntry:
+    """What holds of an untrusted skill: what it says to people and models, and what makes it be offered less."""
+    kept = {name: getattr(entry, name) for name in entry.model_fields_set.difference(GRANTING)}
+    return SkillEntry.model_construct(_fields_set=set(kept), **kept)
+
+
+def _not_in_force(found: _Found, keys: Sequence[str]) -> str:
+    named, verb = (keys[0], "is") if len(keys) == 1 else (f"{', '.join(keys[:-1])} and {keys[-1]}", "are")
+    return (
+        f"{named} {verb} not in force, as {found.root.shown} is not trusted: write trusted: true beside its path, or "
+        f"what is to hold into {SKILLS}.{found.id}"
+    )
+
+
+def _shown(root: Root, path: str) -> str:
+    """A path below a root, as it is shown."""
+    return _visible(f"{root.shown.rstrip('/')}/{path}" if path else root.shown)
+
+
+def _visible(text: str) -> str:
+    """Text with what cannot be printed written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
