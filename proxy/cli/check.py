@@ -34,7 +34,7 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     )
     for note in loaded.notes:
         print(f"note: {note}")
-    changed = [line for root in loaded.skill_roots for one in installed(root) for line in changes_of(one)]
+    changed = [line for root in loaded.library.visited for one in installed(root) for line in changes_of(one)]
     for line in changed:
         print(f"note: {line}")
     if loaded.left_out:

@@ -12,7 +12,7 @@ from platformdirs import user_data_path
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.config.files import Files
 from proxy.config.library import Library, Root, find
-from proxy.config.load import Loaded, load
+from proxy.config.load import load
 from proxy.config.members import BadPackage
 from proxy.config.packages import add, installed, remove
 from proxy.config.problems import Refused
@@ -68,7 +68,9 @@ def _list(arguments: argparse.Namespace) -> int:
         print(f"{left.id}, not offered: {left.why}" + (f"\n  {left.file}" if left.file else ""))
     if not loaded.catalogue.skills and not loaded.left_out:
         print("No skills.")
-    return LIVE_PROBLEM if any([_print_changes(one) for root in loaded.skill_roots for one in installed(root)]) else GOOD
+    return (
+        LIVE_PROBLEM if any([_print_changes(one) for root in loaded.skill_roots for one in installed(root)]) else GOOD
+    )
 
 
 def _validate_all(arguments: argparse.Namespace) -> int:
@@ -87,7 +89,9 @@ def _print_found(path: Path, found: Library) -> bool:
         for problem in left.problems or (f"{left.file}: {left.why}",):
             print(f"problem: {problem}")
     for skill in found.skills:
-        served = f"; clients that know skills are not served it: {skill.folder.unserved}" if skill.folder.unserved else ""
+        served = (
+            f"; clients that know skills are not served it: {skill.folder.unserved}" if skill.folder.unserved else ""
+        )
         print(f"{skill.id}: good{served}")
     if not found.skills and not found.left_out:
         print(f"problem: {path}: no skill is there: a skill is a folder with a SKILL.md")

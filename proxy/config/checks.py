@@ -1,7 +1,7 @@
 """Checks that need more than one value of the file: shapes of servers, names, and who names whom (rules 19 and 21)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import get_args
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ from proxy.config.headers import check_pass_headers, is_header_name
 from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, Kind, ServerEntry
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.config.validation import Parts
+from proxy.core.catalogue import Skill
 from proxy.core.names import SEPARATOR, sanitised
 
 URLS = ("url", "httpUrl", "serverUrl")
@@ -77,13 +78,13 @@ def check_prefixes(part: str, servers: Mapping[str, ServerEntry], limit: int, fi
             findings.problem(place if entry.prefix is None else (*place, "prefix"), what)
 
 
-def check_usefulness(data: Mapping[str, Plain], parts: Parts, findings: Findings) -> None:
-    """Notes what a right file has but that has no effect, or an unlikely one."""
+def check_usefulness(parts: Parts, skills: Collection[Skill], findings: Findings) -> None:
+    """Notes what a right file has but that has no effect, or an unlikely one; `skills`: those that are offered."""
     part = parts.servers_key
-    named = {place[-1] for place in _references(data) if place[0] == SKILLS}
+    named = {server for skill in skills for server in skill.servers}
     for key, entry in parts.servers.items():
         if not entry.on:
-            findings.note((part, key), f"disabled: it is not started{_going_without(key, parts)}")
+            findings.note((part, key), f"disabled: it is not started{_going_without(key, skills)}")
         elif named and key not in named:
             findings.note((part, key), "no skill names it: it is never started")
         for setting, value in (("timeout", entry.timeout), ("start_timeout", entry.start_timeout)):
@@ -91,15 +92,11 @@ def check_usefulness(data: Mapping[str, Plain], parts: Parts, findings: Findings
                 findings.note((part, key, setting), f"{value:g} seconds; if milliseconds are meant, divide by 1000")
 
 
-def _going_without(server: str, parts: Parts) -> str:
-    skills = [
-        id_
-        for id_, skill in parts.skills.items()
-        if skill.enabled and server in {**skill.tool_list, **skill.resource_list, **skill.prompt_list}
-    ]
-    if not skills:
+def _going_without(server: str, skills: Collection[Skill]) -> str:
+    names = [skill.id for skill in skills if server in skill.servers]
+    if not names:
         return ""
-    return f"; skill {skills[0]} goes without it" if len(skills) == 1 else f"; skills {', '.join(skills)} go without it"
+    return f"; skill {names[0]} goes without it" if len(names) == 1 else f"; skills {', '.join(names)} go without it"
 
 
 def url_fault(url: str) -> str | None:

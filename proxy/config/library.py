@@ -44,7 +44,7 @@ class FolderSkill:
 
     `entry`: what its SKILL.md says, as in `skill_configs`, of which `usage` is unset: the guide stays on the disk. Of
     an untrusted one nothing that grants tools or changes what is active. `name`: empty where the SKILL.md has none.
-    `root`: its root, as shown.
+    `shown`: its SKILL.md, for messages. `unknown`: what it grants at servers that there are not.
     """
 
     id: str
@@ -52,7 +52,8 @@ class FolderSkill:
     name: str
     folder: Folder
     trusted: bool
-    root: str
+    shown: str
+    unknown: tuple[Problem, ...] = ()
 
     @property
     def file(self) -> Path:
@@ -67,7 +68,7 @@ class LeftOut:
     id: str
     file: str
     why: str
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,8 +211,8 @@ class _Search:
         """Read the document of a skill that counts."""
         document = self._document(found)
         self._notes += map(str, document.skill.notes if document.skill else ())
-        if document.skill is None or (found.root.trusted and document.skill.unknown):
-            self._leave_out(found, document.skill.unknown if document.skill else document.problems)
+        if document.skill is None:
+            self._leave_out(found, document.problems)
             return
         name, entry, unserved = document.skill.name, document.skill.entry, document.skill.unserved
         if name and name != found.id:
@@ -229,7 +230,8 @@ class _Search:
                 name=name,
                 folder=self._folder(found, unserved),
                 trusted=found.root.trusted,
-                root=found.root.shown,
+                shown=found.at,
+                unknown=document.skill.unknown if found.root.trusted else (),
             )
         )
 

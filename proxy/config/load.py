@@ -12,7 +12,7 @@ from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
 from proxy.config.files import Files
-from proxy.config.library import LeftOut, Root, find
+from proxy.config.library import LeftOut, Library, Root, find
 from proxy.config.models import SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
@@ -36,17 +36,18 @@ _TOKEN = re.compile(r"[!-~]+")
 class Loaded:
     """What a configuration file says.
 
-    `path`: the file, absolute. `catalogue`: servers without disabled ones, and enabled skills, which may name them.
-    `skill_roots`: the folders with skills. `profiles`: who may use which of the skills. `left_out`: skills that are not offered, and why. `servers`: key ->
-    those that can be started; `unstartable`: key -> one line of reason, without secrets, for the others. `secrets`:
-    values to mask. `notes`: `file:line: path: what`, by line. `empty`: the file holds nothing but comments. `digests`:
-    every file that was read, the configuration first, with what tells whether it has changed.
+    `path`: the file, absolute. `catalogue`: servers without disabled ones, and the skills that are offered, which may
+    name them. `library`: what was found in folders with skills; `left_out`: skills that are not offered, and why.
+    `profiles`: who may use which of the skills. `servers`: key -> those that can be started; `unstartable`: key -> one
+    line of reason, without secrets, for the others. `secrets`: values to mask. `notes`: `file:line: path: what`, by
+    line. `empty`: the file holds nothing but comments. `digests`: every file and folder that was read, the
+    configuration first, with what tells whether it has changed.
     """
 
     path: Path
     catalogue: Catalogue
     servers: Mapping[str, Server]
-    skill_roots: tuple[Path, ...] = ()
+    library: Library = field(default_factory=Library, repr=False)
     profiles: tuple[Profile, ...] = (EVERYBODY,)
     left_out: tuple[LeftOut, ...] = ()
     unstartable: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -67,8 +68,12 @@ class Loaded:
         return tuple(self.digests)
 
 
-def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> Loaded:
+def load(
+    path: Path, environ: Mapping[str, str], files: Files | None = None, last: Library | None = None
+) -> Loaded:
     """The configuration at `path`, with variables taken from `environ` (names to values), read through `files`.
+
+    `last`: what was found in folders before; what has not changed since is not read again.
 
     Raises `Refused`, with every problem, also when the file cannot be read.
     """
@@ -92,15 +97,14 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
-    roots = _roots(parts, around, findings)
-    library = find(roots, tuple(parts.servers), files)
+    library = find(_roots(parts, around, findings), tuple(parts.servers), files, last)
     switched_on = {key: entry.on for key, entry in parts.servers.items()}
     offer = offered(parts.skills, library, switched_on, environ, findings)
     profiles = profiles_of(parts, offer, findings)
     if findings.problems:
         raise Refused(findings.problems)
 
-    check_usefulness(data, parts, findings)
+    check_usefulness(parts, offer.skills, findings)
     enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
     limit = parts.proxy.max_event_size
     resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
@@ -120,7 +124,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None) -> 
         path=path.absolute(),
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
-        skill_roots=tuple(root.path for root in roots),
+        library=library,
         profiles=profiles,
         left_out=offer.left_out,
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},

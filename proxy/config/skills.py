@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from proxy.config.library import FolderSkill, LeftOut, Library
-from proxy.config.models import ALLOWLISTS, SKILLS, SkillEntry
+from proxy.config.models import SKILLS, SkillEntry
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.names import Naming
@@ -59,7 +59,7 @@ def offered(
     has wrong costs that skill alone.
     """
     candidates = _merged(entries, library, findings)
-    _check_names(candidates, {*entries, *library.ids}, findings)
+    _check_names(candidates, {*entries, *(one.id for one in (*library.skills, *library.left_out))}, findings)
     left_out = [*library.left_out]
 
     def leave_out(reasons: Mapping[str, str]) -> None:
@@ -105,14 +105,12 @@ def _ineligible(one: _Candidate, servers: Mapping[str, bool], environ: Mapping[s
     missing += [f"the variable {name} is not set" for name in requires.env if not environ.get(name)]
     if requires.os and here not in {_KNOWN_AS.get(name.lower(), name.lower()) for name in requires.os}:
         missing.append(f"it is for {', '.join(requires.os)}, and this is {here}")
-    named = [*requires.servers]
-    for lists in ALLOWLISTS:
-        if one.found is not None and lists not in one.over:  # else the file itself would be wrong
-            named += getattr(one.entry, lists)
-    for name in dict.fromkeys(named):
+    unknown = [] if one.found is None else [p for p in one.found.unknown if not p.path.startswith(tuple(one.over))]
+    missing += [f"{problem.path}: {problem.what}" for problem in unknown]
+    for name in requires.servers:
         if name not in servers:
             missing.append(f"there is no server {name} in the configuration")
-        elif name in requires.servers and not servers[name]:
+        elif not servers[name]:
             missing.append(f"the server {name} is switched off")
     return "; ".join(missing)
 
