@@ -97,13 +97,12 @@ def parser() -> argparse.ArgumentParser:
     attempt.add_argument(
         "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
     )
-    _add_skills(commands)
+    _complete(commands.add_parser("skills", help="install, remove, list and validate skill packages"))
     return top
 
 
-def _add_skills(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _complete(skills: argparse.ArgumentParser) -> None:
     """The grammar of `skills`."""
-    skills = commands.add_parser("skills", help="install, remove, list and validate skill packages")
     actions = skills.add_subparsers(dest="skills_command", required=True, metavar="ACTION")
 
     add = actions.add_parser("add", help="install a skill from a folder, a .zip or a .tar.gz")

@@ -68,9 +68,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print(f"{left.id}, not offered: {left.why}" + (f"\n  {left.file}" if left.file else ""))
     if not loaded.catalogue.skills and not loaded.left_out:
         print("No skills.")
-    return (
-        LIVE_PROBLEM if any([_print_changes(one) for root in loaded.skill_roots for one in installed(root)]) else GOOD
-    )
+    changed = [_print_changes(one) for root in loaded.library.visited for one in installed(root)]
+    return LIVE_PROBLEM if any(changed) else GOOD
 
 
 def _validate_all(arguments: argparse.Namespace) -> int:

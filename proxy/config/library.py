@@ -271,7 +271,7 @@ class _Search:
             unserved = unserved or f"it has more than {SERVED_FILES} files"
         elif size > SERVED_BYTES:
             unserved = unserved or f"its files are larger than {SERVED_BYTES // 1024**2} MiB"
-        return Folder(found.path, found.document.name, tuple(sorted(files)), unserved)
+        return Folder(found.path, found.document.name, tuple(sorted(files)), unserved=unserved)
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
         first, *others = problems

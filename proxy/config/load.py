@@ -68,9 +68,7 @@ class Loaded:
         return tuple(self.digests)
 
 
-def load(
-    path: Path, environ: Mapping[str, str], files: Files | None = None, last: Library | None = None
-) -> Loaded:
+def load(path: Path, environ: Mapping[str, str], files: Files | None = None, last: Library | None = None) -> Loaded:
     """The configuration at `path`, with variables taken from `environ` (names to values), read through `files`.
 
     `last`: what was found in folders before; what has not changed since is not read again.

@@ -14,11 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from proxy.config.members import DAMAGE, LARGEST_ARCHIVE, BadPackage, Member, in_archive, in_folder, plain, shown
-from proxy.config.placing import RECORDS, Staging, has_record, staging
+from proxy.config.placing import Staging, has_record, staging
 from proxy.config.records import Installed, legal, told, written
+from proxy.config.tree import RECORDS
 from proxy.config.unpacking import PackedFile, digest, unpack, writing
 
-_SKILL_FILES: Final = frozenset({"SKILL.md", "skill.md"})
+_SKILL_FILES: Final = ("SKILL.md", "skill.md")
 _SHA256: Final = re.compile("[0-9A-Fa-f]{64}")
 
 
@@ -31,8 +32,8 @@ def add(
 ) -> Installed:
     """Install the skill in `source`, a folder, a zip or a gzipped tar, as a folder in `into`; an older one is replaced.
 
-    Its id is the name of the folder that holds the `SKILL.md`: `source`, or the only folder at the top of an archive.
-    Where the `SKILL.md` is itself at the top of an archive, the id is what `name_of` reads in it. `validate` is given
+    Its id is the name of `source`, where that is a folder; else what `name_of` reads in the `SKILL.md`, which is at the
+    top of the archive or in the only folder there, whatever that is called. `validate` is given
     the folder, of that name, before it is in its place. What either raises passes. `sha256`: what must come out (hex):
     the SHA-256 of the archive, or what `digest_of_tree` says of the folder; it is compared before anything is written.
     What `left_out` names is not installed. On an error nothing has changed.
@@ -56,7 +57,8 @@ def add(
                 _check_folder(top, unchanged=digest(files) == found)
             name = _name(source)
         else:
-            name = top or name_of(unpacked / next(file.path for file in files if file.path in _SKILL_FILES))
+            documents = (path for name in _SKILL_FILES if (path := unpacked / top / name).is_file())
+            name = name_of(next(documents)) or top
         with _about(source):
             staged = Staging(private, into, legal(name))
         with writing(str(into)):

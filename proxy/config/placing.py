@@ -19,13 +19,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from proxy.config.members import BadPackage
+from proxy.config.tree import RECORDS, STAGING
 from proxy.config.unpacking import writing
 
-RECORDS: Final = ".installed"
 LEFT_AFTER: Final = 3600.0
 """Seconds after which a folder of a program that was killed is cleared away: none that runs needs as long."""
-
-_STAGING: Final = ".staging-"
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ def staging(into: Path) -> Generator[Path]:
         with writing(str(into)):
             into.mkdir(parents=True, exist_ok=True)
             _clear_up(into)
-            private = TemporaryDirectory(prefix=_STAGING, dir=into, ignore_cleanup_errors=True)
+            private = TemporaryDirectory(prefix=STAGING, dir=into, ignore_cleanup_errors=True)
         with private as folder:
             yield Path(folder)
     except BaseException:
@@ -172,7 +170,7 @@ def staging(into: Path) -> Generator[Path]:
 
 
 def _clear_up(into: Path) -> None:
-    for left in into.glob(f"{_STAGING}*"):
+    for left in into.glob(f"{STAGING}*"):
         with suppress(OSError):
             found = left.lstat()
             if stat.S_ISDIR(found.st_mode) and time.time() - found.st_mtime > LEFT_AFTER:

@@ -1,7 +1,6 @@
 """What is kept of each skill that was installed, and how its folder compares with that."""
 
 import hashlib
-import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, replace

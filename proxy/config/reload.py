@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import structlog
 from anyio import to_thread
 
 from proxy.config.files import Files, digests
+from proxy.config.library import Library
 from proxy.config.links import way
 from proxy.config.load import Loaded, Problem, Refused, load
 
@@ -19,6 +21,8 @@ log = structlog.stdlib.get_logger("proxy.config")
 
 INTERVAL = 3.0
 """Seconds after which the files are looked at even if nothing was heard: not every file system tells."""
+SELDOM = 20
+"""How much longer than a look takes, at least, it is until the next one."""
 SETTLED = 0.25
 """Seconds that a changed content stays the same before it counts, lest half of a file be taken for all of it."""
 STEP, GROUPED = 200, 500
@@ -45,6 +49,8 @@ class Watcher:
         self._environ = environ
         self._mode = current.settings.reload
         self._seen = current.digests
+        self._library = current.library
+        self._interval = INTERVAL
         self._asked = False
         self._woken = anyio.Event()
         self._deaf = False
@@ -64,7 +70,8 @@ class Watcher:
                 await self._look(on_reload)
                 continue
             files = self._seen
-            with closing(await to_thread.run_sync(_Ear, files)) as ear:  # from here on nothing goes unheard
+            # From here on nothing goes unheard.
+            with closing(await to_thread.run_sync(_Ear, files, self._library.folders)) as ear:
                 self._tell_of(ear)
                 await self._look(on_reload)
                 if self._seen is files:  # else there may be others to listen to
@@ -75,7 +82,7 @@ class Watcher:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, ear)
             try:
-                with anyio.move_on_after(INTERVAL):
+                with anyio.move_on_after(self._interval):
                     await self._woken.wait()
             finally:
                 ear.stop()  # a thread takes no notice of cancellation
@@ -87,13 +94,16 @@ class Watcher:
     async def _look(self, on_reload: Callable[[Reload], Awaitable[None]]) -> None:
         """Hand on or refuse what the files hold, if it is not what they held at the last look or was asked for."""
         asked, self._asked = self._asked, False
-        now = await to_thread.run_sync(digests, self._seen, abandon_on_cancel=True)
+        began = time.monotonic()
+        now = await to_thread.run_sync(digests, self._seen, self._library.visited, abandon_on_cancel=True)
+        self._interval = max(INTERVAL, SELDOM * (time.monotonic() - began))
         if now == self._seen and not asked:
             return
         found = await self._settled(now)
         if found.digests == self._seen and not asked:
             return
         self._seen = found.digests
+        self._library = found.library
         if found.loaded is None:
             problems = [str(problem) for problem in found.problems]
             log.error("config.refused", file=str(self._path), problems=problems, kept="what was loaded before")
@@ -108,14 +118,14 @@ class Watcher:
         while True:
             if before != self._seen:
                 await anyio.sleep(SETTLED)
-            found = await to_thread.run_sync(_found, self._path, self._environ, abandon_on_cancel=True)
+            found = await to_thread.run_sync(_found, self._path, self._environ, self._library, abandon_on_cancel=True)
             if found.digests == before:
                 return found
             before = found.digests
 
     def _tell_of(self, ear: "_Ear") -> None:
         if ear.deaf and not self._deaf:
-            log.warning("config.not_watched", why=ear.deaf, instead=f"looked at every {INTERVAL:g} s")
+            log.warning("config.not_watched", why=ear.deaf, instead=f"looked at every {self._interval:g} s")
         self._deaf = bool(ear.deaf)
 
 
@@ -124,39 +134,42 @@ class _Found:
     """What was found in the files: a configuration, or the problems with it."""
 
     digests: Mapping[Path, str]
+    library: Library
     loaded: Loaded | None
     problems: tuple[Problem, ...] = ()
 
 
-def _found(path: Path, environ: Mapping[str, str]) -> _Found:
+def _found(path: Path, environ: Mapping[str, str], last: Library) -> _Found:
+    """What is there now; `last`: what was found in folders before, which goes on being watched where it is not known."""
     files = Files(again=True)
     try:
-        loaded = load(path, environ, files)
+        loaded = load(path, environ, files, last)
     except Refused as refused:
-        return _Found(files.digests, None, refused.problems)
+        return _Found(files.digests, last, None, refused.problems)
     except Exception as error:  # noqa: BLE001 - boundary: whatever is wrong with a change, the clients that are there go on
         what = f"the file cannot be understood: {type(error).__name__}: {error}"
-        return _Found(files.digests, None, (Problem(str(path), 0, "", what),))
+        return _Found(files.digests, last, None, (Problem(str(path), 0, "", what),))
     if loaded.empty:
         what = "the file is empty, by accident or while it is written: write {} if nothing is to be offered"
-        return _Found(files.digests, None, (Problem(str(path), 0, "", what),))
-    return _Found(files.digests, loaded)
+        return _Found(files.digests, last, None, (Problem(str(path), 0, "", what),))
+    return _Found(files.digests, loaded.library, loaded)
 
 
 class _Ear:
-    """Hears what happens to files and to the links that lead to them, from its making until it is closed.
+    """Hears what happens to files, to the links that lead to them, and in folders, from its making to its closing.
 
     `deaf`: why it hears nothing, if so.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], inside: Iterable[Path] = ()) -> None:
         # Its documented backend, as `awatch` has no moment between the beginning to hear and the waiting, and cannot be
         # cancelled while it waits. Imported when it is needed: not while the program starts.
         from watchfiles._rust_notify import RustNotify  # noqa: PLC0415
 
         steps = {step for path in paths for step in way(path)}
+        self._inside = {str(folder) for folder in inside}
         folders = {str(step.parent) for step in steps}
-        there = [folder for folder in folders if os.path.isdir(folder)]  # noqa: PTH112 - Path.is_dir may raise
+        there = [folder for folder in folders | self._inside if os.path.isdir(folder)]  # noqa: PTH112 - Path.is_dir may raise
         self._names = folders | {str(step) for step in steps}
         self._stopped = threading.Event()
         self._notify: RustNotify | None = None
@@ -173,8 +186,11 @@ class _Ear:
             return
         while True:
             news = self._notify.watch(GROUPED, STEP, 0, self._stopped)
-            if isinstance(news, str) or any(name in self._names for _, name in news):
+            if isinstance(news, str) or any(map(self._concerns, (name for _, name in news))):
                 return
+
+    def _concerns(self, name: str) -> bool:
+        return name in self._names or os.path.dirname(name) in self._inside  # noqa: PTH120 - thousands of them, perhaps
 
     def stop(self) -> None:
         """End `listen`, within a STEP."""

@@ -13,7 +13,9 @@ DEEPEST: Final = 8
 """Levels of folders below the first that are looked at."""
 MOST_FOLDERS: Final = 50_000
 MOST_ENTRIES: Final = 200_000
-IGNORED: Final = frozenset({".git", "node_modules", "__pycache__"})
+RECORDS, STAGING = ".installed", ".staging-"
+"""The folder where is kept what was installed, and how those begin in which skills are unpacked."""
+IGNORED: Final = frozenset({".git", "node_modules", "__pycache__", RECORDS})
 """Names of folders that hold what programs have put there; nothing in them is looked at."""
 
 Kind: TypeAlias = Literal["file", "folder", "other", "outside", "dangling"]
@@ -162,7 +164,7 @@ class _Walk:
             found.pop()
         self._left -= len(found)
         for each in sorted(found, key=lambda each: each.name):
-            if each.name not in IGNORED and (entry := self._entry(folder, each)):
+            if each.name not in IGNORED and not each.name.startswith(STAGING) and (entry := self._entry(folder, each)):
                 yield entry
 
     def _entry(self, folder: str, found: "os.DirEntry[str]") -> Entry | None:

@@ -175,9 +175,9 @@ class ProxyServer(Server[dict[str, Any]]):
         if scope is not None:
             declared = (ctx.params or {}).get("capabilities")
             await self._greet(scope, declared if is_json(declared) else {})
-        if is_json(result) and (extensions := self.get_capabilities().extensions):
-            return {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
-        return result
+        if not isinstance(result, dict) or not (extensions := self.get_capabilities().extensions):
+            return result
+        return {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
 
     async def _greet(self, scope: ScopeId, capabilities: Json) -> None:
         self._clients.declare(scope, capabilities)
