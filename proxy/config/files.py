@@ -88,7 +88,7 @@ def read_regular(path: Path, most: int) -> bytes:
 
     Raises `OSError`, also where it is no regular file or is larger.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - no path
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:  # noqa: PTH123 - no path
         if not S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
         content = file.read(most + 1)

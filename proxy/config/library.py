@@ -3,7 +3,7 @@
 import os
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from proxy.config.files import Files, read_regular
 from proxy.config.models import SKILL_PATHS, SKILLS, SkillEntry
 from proxy.config.problems import Problem, Refused
 from proxy.config.skill_md import GRANTING, SkillMd
-from proxy.config.tree import Entry, Tree, is_within, joined, reason
+from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason
 from proxy.core.catalogue import Folder, SkillFile
 
 DOCUMENTS: Final = ("SKILL.md", "skill.md")
@@ -22,7 +22,8 @@ MOST_SKILLS: Final = 20_000
 MOST_LISTED: Final = 2_000
 """Files of a skill that are listed."""
 MOST_NOTES: Final = 100
-"""Notes about one root."""
+"""Notes about what was not looked at below one root."""
+LONGEST_NOTE: Final = 500
 LONGEST_ID: Final = 128
 SERVED_FILES: Final = 512
 SERVED_BYTES: Final = 16 * 1024**2
@@ -85,7 +86,7 @@ class Library:
     notes: tuple[str, ...] = ()
     visited: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, tuple[str, ...]], repr=False)
     documents: Mapping[str, "Document"] = field(default_factory=dict[str, "Document"], repr=False)
-    servers: frozenset[str] = frozenset()
+    servers: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -96,12 +97,11 @@ class Library:
 class Document(NamedTuple):
     """A SKILL.md that was read.
 
-    `version`: of its file. `shown`: what it was called. `skill`: what it says, None where it is refused for
-    `problems`.
+    `seen`: the version of its file, what it was called, and whether it was trusted. `skill`: what it says, as far as
+    that holds; None where it is refused for `problems`.
     """
 
-    version: tuple[int, ...]
-    shown: str
+    seen: tuple[tuple[int, ...], str, bool]
     skill: SkillMd | None
     problems: tuple[Problem, ...] = ()
 
@@ -113,7 +113,7 @@ def find(roots: Sequence[Root], servers: Collection[str], reader: Files, last: L
     one whose path comes later. With `last`, what was found before, only documents that have changed are read.
     Whatever is wrong with one skill, the others are found.
     """
-    known = frozenset(servers)
+    known = tuple(servers)
     search = _Search(known, last.documents if last and last.servers == known else {})
     return search.run(roots, reader)
 
@@ -140,7 +140,7 @@ class _Found(NamedTuple):
 class _Search:
     """One search, and what it has found so far."""
 
-    def __init__(self, servers: frozenset[str], before: Mapping[str, Document]) -> None:
+    def __init__(self, servers: tuple[str, ...], before: Mapping[str, Document]) -> None:
         self._servers = servers
         self._before = before
         self._documents: dict[str, Document] = {}
@@ -178,7 +178,7 @@ class _Search:
         """The skills below a root by path; those whose folder's name can be no id are left out."""
         skills = sorted((folder.split("/"), folder, document) for folder, document in _documents(tree))
         for parts, folder, document in skills[:MOST_SKILLS]:
-            id_ = parts[-1] or root.path.name
+            id_ = parts[-1] or _name_of(root)
             found = _Found(id_, (root.trusted, index, parts), root, tree, folder, document)
             if fault := _fault_of_id(id_):
                 self._leave_out(found, [Problem(found.at, 0, "", fault)])
@@ -216,13 +216,11 @@ class _Search:
             return
         name, entry, unserved = document.skill.name, document.skill.entry, document.skill.unserved
         if name and name != found.id:
-            what = f"the name is {name}, the folder's is {found.id}: they should be the same"
+            what = f"the name is {_visible(_shortened(name))}, the folder's is {found.id}: they should be the same"
             self._notes.append(str(Problem(found.at, 0, skill_md.NAME, what)))
             unserved = unserved or "its name is not that of its folder"
-        if not found.root.trusted:
-            entry = _narrowed(entry)
-            if document.skill.trusting:
-                self._notes.append(f"{found.at}: {_not_in_force(found, document.skill.trusting)}")
+        if document.skill.trusting and not found.root.trusted:
+            self._notes.append(f"{found.at}: {_not_in_force(found, document.skill.trusting)}")
         self._skills.append(
             FolderSkill(
                 id=found.id,
@@ -238,23 +236,25 @@ class _Search:
     def _document(self, found: _Found) -> Document:
         path = joined(found.path, found.document.name)
         before = self._before.get(path)
-        if before is None or before.version != found.document.version or before.shown != found.at:
-            before = self._read(found, path)
+        seen = (found.document.version, found.at, found.root.trusted)
+        if before is None or before.seen != seen:
+            skill, problems = self._read(found, path)
+            before = Document(seen, skill, problems)
         self._documents[path] = before
         return before
 
-    def _read(self, found: _Found, path: str) -> Document:
-        version, shown = found.document.version, found.at
+    def _read(self, found: _Found, path: str) -> tuple[SkillMd | None, tuple[Problem, ...]]:
         if fault := _fault_of_document(found):
-            return Document(version, shown, None, (Problem(shown, 0, "", fault),))
+            return None, (Problem(found.at, 0, "", fault),)
         try:
             content = read_regular(Path(path), skill_md.LARGEST)
-            return Document(version, shown, skill_md.read(content, shown, self._servers))
+            skill = skill_md.read(content, found.at, self._servers)
         except OSError as error:
-            what = f"the file cannot be read: {reason(error)}"
-            return Document(version, shown, None, (Problem(shown, 0, "", what),))
+            return None, (Problem(found.at, 0, "", f"the file cannot be read: {reason(error)}"),)
         except Refused as refused:
-            return Document(version, shown, None, refused.problems)
+            return None, _printable(refused.problems)
+        entry = skill.entry if found.root.trusted else _narrowed(skill.entry)
+        return replace(skill, entry=entry, notes=_printable(skill.notes), unknown=_printable(skill.unknown)), ()
 
     def _folder(self, found: _Found, unserved: str) -> Folder:
         """The files of a skill; a hidden file may hold secrets, and belongs to none."""
@@ -287,6 +287,12 @@ def _documents(tree: Tree) -> Iterator[tuple[str, Entry]]:
         named = {entry.name: entry for entry in entries if entry.name in DOCUMENTS}
         if document := next((named[name] for name in DOCUMENTS if name in named), None):
             yield folder, document
+
+
+def _name_of(root: Root) -> str:
+    """What the folder of a root is called, whatever way leads there."""
+    name = root.path.name
+    return name if name not in {"", ".."} else root.path.resolve().name
 
 
 def _fault_of_id(id_: str) -> str:
@@ -325,13 +331,19 @@ def _files(found: _Found) -> Iterator[SkillFile]:
         for entry in found.tree.below.get(joined(found.folder, folder).rstrip("/"), ()):
             if entry.name.startswith(".") or not _is_text(entry.name):
                 continue
-            if entry.target is not None and not is_within(entry.target, os.path.realpath(found.path)):
+            if entry.target is not None and not _is_part(entry.target, os.path.realpath(found.path)):
                 continue
             path = joined(folder, entry.name)
             if entry.kind == "folder":
                 waiting.append(path)
             elif entry.kind == "file":
                 yield SkillFile(path, entry.size)
+
+
+def _is_part(target: str, folder: str) -> bool:
+    """Whether a link leads to what is part of the skill in `folder`; both are real paths."""
+    names = target.removeprefix(folder).split("/")
+    return is_within(target, folder) and not any(name.startswith(".") or name in IGNORED for name in names)
 
 
 def _is_text(name: str) -> bool:
@@ -360,6 +372,17 @@ def _not_in_force(found: _Found, keys: Sequence[str]) -> str:
 def _shown(root: Root, path: str) -> str:
     """A path below a root, as it is shown."""
     return _visible(f"{root.shown.rstrip('/')}/{path}" if path else root.shown)
+
+
+def _printable(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The same, as one line each that can be read, whatever the file holds that they show."""
+    return tuple(
+        replace(each, path=_visible(_shortened(each.path)), what=_visible(_shortened(each.what))) for each in problems
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
 
 
 def _visible(text: str) -> str:

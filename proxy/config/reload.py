@@ -140,7 +140,7 @@ class _Found:
 
 
 def _found(path: Path, environ: Mapping[str, str], last: Library) -> _Found:
-    """What is there now; `last`: what was found in folders before, which goes on being watched where it is not known."""
+    """What is there now; `last`: what was found in folders before, which goes on being watched if nothing is now."""
     files = Files(again=True)
     try:
         loaded = load(path, environ, files, last)

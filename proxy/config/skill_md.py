@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from proxy.config import core_schema
@@ -21,7 +22,7 @@ LARGEST: Final = 1024 * 1024
 """Bytes of a SKILL.md."""
 LARGEST_FRONT_MATTER: Final = 64 * 1024
 """Bytes of its front matter."""
-MOST_VALUES: Final = 5_000
+MOST_VALUES: Final = 2_000
 """Values in a front matter once its aliases are expanded."""
 
 NAME: Final = "name"
@@ -40,6 +41,8 @@ _PLACE: Place = (SKILLS, "")
 _NOTHING = SkillEntry()
 _TEXTS = ("category", "version", "author")
 
+_MOST_KEYS, _LONGEST_KEY, _MOST_UNKNOWN = 100, 40, 20
+"""How many other keys, how long ones, and how many servers are held against those that there are: it takes its time."""
 _LONGEST = {NAME: 64, DESCRIPTION: 1024, "compatibility": 500}
 _A_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BEGINNING = re.compile(r"---[ \t]*\r?\n")
@@ -204,7 +207,7 @@ class _Reader:
             license=license_,
             compatibility=compatibility,
             trusting=(*trusting, ALLOWED_TOOLS) if allowed else tuple(trusting),
-            unknown=self._unknown(entry, written),
+            unknown=self._unknown(entry),
             notes=(*notes, *self._findings.noted),
             unserved="; ".join(self._unserved),
         )
@@ -227,8 +230,8 @@ class _Reader:
         return {}
 
     def _note_near_misses(self, mapping: Iterable[str], place: Place) -> None:
-        for key in mapping:
-            if nearest := _near_miss(key):
+        for key in islice(mapping, _MOST_KEYS):
+            if len(key) <= _LONGEST_KEY and (nearest := _near_miss(key)):
                 self._findings.note((*place, key), f"unknown key, ignored: did you mean {nearest!r}?")
 
     def _description(self) -> str:
@@ -302,7 +305,7 @@ class _Reader:
         if key in _MAPPINGS and value.strip():
             return self._inner(key, value)
         if key in _LISTS:
-            return self._inner(key, value) if value.lstrip().startswith(("[", "- ")) else [*_words(value)]
+            return self._inner(key, value) if value.lstrip().startswith(("[", "- ")) else [*_words(value)] or value
         return value
 
     def _inner(self, key: str, text: str) -> Plain:
@@ -347,13 +350,18 @@ class _Reader:
                 self._findings.note((ALLOWED_TOOLS,), f"ignored: must be text or a list of texts, not {kind_of(text)}")
         return granted(texts, self._servers)
 
-    def _unknown(self, entry: SkillEntry, written: dict[str, Plain]) -> tuple[Problem, ...]:
+    def _unknown(self, entry: SkillEntry) -> tuple[Problem, ...]:
         """What is granted at servers that there are not; where it requires them, it is not offered anyway."""
-        if {*entry.tool_list, *entry.resource_list, *entry.prompt_list} <= {*self._servers, *entry.requires.servers}:
-            return ()
-        findings = Findings(self._file, self._document.line, (), self._written)
         known = dict.fromkeys([*self._servers, *entry.requires.servers])
-        check_references({SERVERS[0]: known, SKILLS: {"": written}}, findings)
+        named = {kind: list[str](getattr(entry, kind)) for kind in ALLOWLISTS}
+        unknown = [server for servers in named.values() for server in servers if server not in known][:_MOST_UNKNOWN]
+        if not unknown:
+            return ()
+        lists: dict[str, Plain] = {
+            kind: {server: [] for server in servers if server in unknown} for kind, servers in named.items()
+        }
+        findings = Findings(self._file, self._document.line, (), self._written)
+        check_references({SERVERS[0]: dict(known), SKILLS: {"": lists}}, findings)
         return findings.problems
 
 

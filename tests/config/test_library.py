@@ -106,6 +106,12 @@ def test_a_root_may_be_a_skill_itself(shelf):
     assert [file.path for file in found.skills[0].folder.files] == ["SKILL.md", "inner/SKILL.md"]
 
 
+def test_a_root_has_the_name_of_its_folder_whatever_way_leads_there(shelf):
+    shelf.put("s")
+    shelf.put("s/inner")
+    assert ids(shelf.find(shelf.root("s/inner/.."))) == ["s", "inner"]
+
+
 def test_a_document_may_be_written_small(shelf):
     """The usual spelling is looked for first."""
     shelf.put("s/a", name="skill.md")
@@ -221,8 +227,8 @@ def test_whatever_is_wrong_with_one_skill_the_others_are_found(shelf):
             "b",
             "s/b/SKILL.md",
             (
-                'line 4: tool_list: must be a mapping (key: value), not text: write each server with its tools: "x: []" '
-                "(and 1 more)"
+                "line 4: tool_list: must be a mapping (key: value), not text: write each server with its tools: "
+                '"x: []" (and 1 more)'
             ),
         ),
         ("c", "s/c/SKILL.md", "line 4: tool_list.gti: unknown server 'gti': did you mean 'git'?"),
@@ -232,13 +238,28 @@ def test_whatever_is_wrong_with_one_skill_the_others_are_found(shelf):
             'line 1: the first line must be "---": the front matter with name and description begins there',
         ),
         ("e", "s/e/SKILL.md", "line 1: not UTF-8 text: save the file as UTF-8"),
-        ("f", "s/f/SKILL.md", "line 2: x[4998]: more than 5,000 values once the aliases are expanded"),
+        ("f", "s/f/SKILL.md", "line 2: x[1998]: more than 2,000 values once the aliases are expanded"),
         ("g", "s/g/SKILL.md", "the file cannot be read: it holds more than 1 MiB"),
     ]
     assert [str(problem) for problem in found.left_out[0].problems][1] == (
         "s/b/SKILL.md:5: active: must be true or false"
     )
     assert found.notes == ("s/h/SKILL.md:4: tool_lst: unknown key, ignored: did you mean 'tool_list'?",)
+
+
+def test_nothing_in_a_document_breaks_a_message(shelf):
+    """A note is one line of printable text, whatever it shows."""
+    escapes = '"a\\n\\e31m\\u202e\\x9b,b"'
+    shelf.file("s/a/SKILL.md", f"---\nname: {escapes}\ndescription: d\ntool_list: {{{escapes}: []}}\n---\n")
+    shelf.file("s/b/SKILL.md", f"---\nname: b\ndescription: d\ntool_list: {{git: {escapes}}}\n---\n")
+    shelf.put("s/c", f"tool_list: {{git: '{'x,' * 9_000}'}}\n")
+    for found in (shelf.find(), shelf.find(shelf.root(trusted=False))):
+        problems = [str(problem) for each in found.left_out for problem in each.problems]
+        assert found.left_out
+        assert all(
+            line.isprintable() and len(line) < 600
+            for line in (*found.notes, *problems, *(each.why for each in found.left_out))
+        )
 
 
 def test_an_untrusted_skill_may_name_servers_that_there_are_not(shelf):
@@ -287,6 +308,10 @@ def test_links_are_files_where_they_stay_in_the_skill(shelf):
     shelf.link("s/a/out", "../../secret")
     shelf.link("s/a/beside", "../shared/file")
     shelf.link("s/a/beside too", "../shared")
+    shelf.file("s/a/.env", "secret")
+    shelf.file("s/a/.hidden/file", "secret")
+    shelf.link("s/a/env", ".env")
+    shelf.link("s/a/revealed", ".hidden")
     shelf.link("s/a/nothing", "none")
     shelf.link("s/a/self", "self")
     shelf.link("s/a/up", "..")
@@ -517,8 +542,8 @@ def test_the_later_path_counts(shelf):
     assert [skill.file for skill in found.skills] == [shelf.folder / "s/b/x/SKILL.md"]
     assert found.notes == (
         (
-            "s/a/b/x/SKILL.md: not used: s/a/x/SKILL.md has the same id x, and counts because it comes later in the same "
-            "folder"
+            "s/a/b/x/SKILL.md: not used: s/a/x/SKILL.md has the same id x, and counts because it comes later in the "
+            "same folder"
         ),
         (
             "s/a/x/SKILL.md: not used: s/b/x/SKILL.md has the same id x, and counts because it comes later in the same "
@@ -629,8 +654,8 @@ def test_an_untrusted_skill_is_a_guide_alone(shelf):
     assert found.notes == (
         (
             "s/x/SKILL.md: tool_list, resource_list, prompt_list, active, pinned, requires_skills, conflicts_with, "
-            "exclusive and max_active_minutes are not in force, as s is not trusted: write trusted: true beside its path, "
-            "or what is to hold into skill_configs.x"
+            "exclusive and max_active_minutes are not in force, as s is not trusted: write trusted: true beside its "
+            "path, or what is to hold into skill_configs.x"
         ),
     )
 
@@ -714,13 +739,12 @@ def test_with_other_servers_all_is_read_again(shelf, reads):
     assert reads == ["a", "a"]
 
 
-def test_trust_that_has_changed_holds_at_once(shelf, reads):
+def test_trust_that_has_changed_holds_at_once(shelf):
     shelf.put("s/a", ALL)
     trusted = shelf.find()
     untrusted = shelf.find(shelf.root(trusted=False), last=trusted)
     assert untrusted.skills[0].entry.tool_list == {}
     assert shelf.find(last=untrusted).skills[0].entry.tool_list == {"git": ()}
-    assert reads == ["a"]
 
 
 def test_a_document_is_named_as_its_root_is_now(shelf):

@@ -213,6 +213,8 @@ def test_servers_that_there_are_not_are_named():
         f"{FILE}:5: prompt_list.tme: unknown server 'tme': did you mean 'time'?",
     ]
     assert skill(f"{text}requires: {{servers: [gti, tme]}}").unknown == ()
+    many = ", ".join(f"s{index}: []" for index in range(1_000))
+    assert len(skill(f"description: d\ntool_list: {{{many}}}").unknown) == 20
 
 
 @pytest.mark.parametrize(
@@ -337,6 +339,10 @@ def test_a_front_matter_that_says_nothing_is_refused(text, expected):
         ("requires_skills: a, b", "3: requires_skills[0]: one text with a comma: write a list: [a, b]"),
         ("max_active_minutes: 0", "3: max_active_minutes: must be a number of minutes greater than 0, such as 30"),
         (
+            "metadata:\n  required_capabilities: ''",
+            '4: metadata.required_capabilities[0]: is empty text and no name: take it out ([] or "*" stands for all)',
+        ),
+        (
             "metadata:\n  tool_list: '{git: [a'",
             "4: metadata.tool_list: holds YAML that is wrong: a [ opens here and is not closed",
         ),
@@ -402,6 +408,12 @@ def test_texts_that_need_quotes_are_read_as_if_they_had_them(text, description):
         front_matter(f"---\n{text}---\n".encode(), FILE)
 
 
+def test_numbers_in_a_front_matter_that_needs_quotes_are_text():
+    """It cannot be told what they are to other readers."""
+    found = read(b"---\nname: 12\ndescription: b: c\n---\n", FILE, SERVERS)
+    assert (found.name, len(found.notes)) == ("12", 1)
+
+
 def test_only_texts_that_need_quotes_get_them():
     """A name that is a list stays one; grants keep their meaning, and are refused where they have none."""
     found = read(b"---\nname: [a]\ndescription: b: c\ntool_list: {git: [x]}\n---\n", FILE, SERVERS)
@@ -465,13 +477,13 @@ def test_the_guide_is_what_is_below():
         (b"---\nname: \x00\n---\n", "2: the character U+0000 cannot stand in YAML"),
         (
             b"---\na: &a [" + b"x, " * 99 + b"]\nb: [" + b"*a, " * 99 + b"]\n---\n",
-            "2: b[48]: more than 5,000 values once the aliases are expanded",
+            "2: b[18]: more than 2,000 values once the aliases are expanded",
         ),
         (
             b"---\nl0: &l0 [x, x]\n"
             + b"".join(b"l%d: &l%d [*l%d, *l%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 60))
             + b"---\n",
-            "3: l10[0]: more than 5,000 values once the aliases are expanded",
+            "2: l8[1]: more than 2,000 values once the aliases are expanded",
         ),
         (b"---\n" + b"[" * 60_000 + b"\n---\n", "2: not valid YAML: nested too deep"),
     ],
