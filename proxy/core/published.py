@@ -54,7 +54,7 @@ def skill_resources(catalogue: Catalogue) -> list[dict[str, Any]]:
         {
             "uri": uri_of(skill.id, DOCUMENT),
             "name": skill.id,
-            "title": skill.name,
+            **_titled(skill),
             "description": described(skill),
             "mimeType": MARKDOWN,
         }
@@ -76,9 +76,13 @@ def skill_templates(catalogue: Catalogue) -> list[dict[str, Any]]:
 def skill_prompts(catalogue: Catalogue) -> list[dict[str, Any]]:
     """Each skill as a prompt that a person can choose."""
     return [
-        {"name": name, "title": skill.name, "description": described(skill)}
+        {"name": name, **_titled(skill), "description": described(skill)}
         for name, skill in catalogue.by_prompt.items()
     ]
+
+
+def _titled(skill: Skill) -> dict[str, str]:
+    return {} if skill.name == skill.id else {"title": skill.name}
 
 
 def described(skill: Skill) -> str:

@@ -17,6 +17,8 @@ ENUM_LIMIT = 50
 """Up to this many skills `skill_name` is an enum, then plain text."""
 PAGE = 20
 """Skills on a page of the `list` action."""
+_CUTS = (160, 100, 60)
+"""Characters to which descriptions are cut, one after the other, where they do not fit as they are."""
 _LEAST = len('<skill id="x"/>')
 """Bytes that a skill takes in the description, at least."""
 
@@ -107,10 +109,11 @@ def description(catalogue: Catalogue, active: Collection[str], guidance: str | N
     """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18)."""
     guide = HOW_TO_USE if guidance is None else without_our_tags(guidance)
     skills = catalogue.skills
-    if len(skills) * _LEAST <= DESCRIPTION_LIMIT:
-        whole = _guide(guide, map(_entry, skills))
-        if _size(whole) <= DESCRIPTION_LIMIT:
-            return whole
+    for limit in (None, *_CUTS) if len(skills) * _LEAST <= DESCRIPTION_LIMIT else ():
+        cut = "" if limit is None else " Descriptions are cut here: action list shows them in full."
+        fitting = _guide(guide + cut, (_entry(skill, limit) for skill in skills))
+        if _size(fitting) <= DESCRIPTION_LIMIT:
+            return fitting
     first = {skill.id: skill for skill in skills if skill.pinned or skill.id in active}
     rest = (skill for skill in skills if skill.id not in first)
     how = f"{guide} There are {len(skills)} skills, more than fit here: use action list to see them all."
@@ -133,8 +136,9 @@ def _guide(how: str, entries: Iterable[str]) -> str:
     return f"<skills_guide><skill_guide>{how}</skill_guide><skills_info>{info}</skills_info></skills_guide>"
 
 
-def _entry(skill: Skill) -> str:
-    name, desc = (without_our_tags(text) for text in (skill.name, skill.desc))
+def _entry(skill: Skill, limit: int | None = None) -> str:
+    short = skill.desc if limit is None or len(skill.desc) <= limit else f"{skill.desc[: limit - 1].rstrip()}…"
+    name, desc = (without_our_tags(text) for text in (skill.name, short))
     return f'<skill id="{escape(skill.id)}"><skill_name>{name}</skill_name><skill_desc>{desc}</skill_desc></skill>'
 
 

@@ -46,6 +46,13 @@ class Identity:
             return self._own
         return self.http_scope(request, ctx.protocol_version, request.headers.get(SESSION_HEADER))
 
+    def opening(self, ctx: ServerRequestContext[Any, Any]) -> ScopeId:
+        """The scope that an `initialize` opens; of a session, which has no id yet, without its name."""
+        request: Request | None = ctx.request
+        if request is None or "namespace" in request.path_params:
+            return self.scope(ctx)
+        return ScopeId("session", principal=principal_of(request))
+
     def http_scope(self, request: Request, version: str, session_id: str | None) -> ScopeId:
         """The scope of an HTTP request at protocol revision `version`; `session_id` counts in the handshake era alone.
 

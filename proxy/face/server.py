@@ -149,7 +149,7 @@ class ProxyServer(Server[dict[str, Any]]):
             if answer is None or ctx.request_id is None or not _exists(ctx):
                 if ctx.method == "notifications/roots/list_changed":
                     self._gate.upstreams.roots_changed(scope)
-                return await call_next(ctx)
+                return self._for(scope, await call_next(ctx))
             params: Json = ctx.params or {}
             if ctx.method not in OF_SKILLS and not _is_plain_call(ctx.method, params):
                 validate_client_request(ctx.method, ctx.protocol_version, params)
@@ -175,9 +175,15 @@ class ProxyServer(Server[dict[str, Any]]):
         if scope is not None:
             declared = (ctx.params or {}).get("capabilities")
             await self._greet(scope, declared if is_json(declared) else {})
-        if not isinstance(result, dict) or not (extensions := self.get_capabilities().extensions):
-            return result
-        return {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
+        if isinstance(result, dict) and (extensions := self.get_capabilities().extensions):
+            result = {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
+        return self._for(self._identity.opening(ctx), result)
+
+    def _for(self, scope: ScopeId, result: HandlerResult) -> HandlerResult:
+        """What the SDK says of us, without a word on `SKILL` to a scope that has none."""
+        if isinstance(result, dict) and "instructions" in result and not self._gate.catalogue(scope).skills:
+            return {key: value for key, value in result.items() if key != "instructions"}
+        return result
 
     async def _greet(self, scope: ScopeId, capabilities: Json) -> None:
         self._clients.declare(scope, capabilities)
