@@ -10,7 +10,9 @@ from proxy.core.settings import Settings
 from proxy.ports import Status
 
 WAITS: Final = "it is new in the configuration: it can start once the proxy has got SIGHUP, or was restarted"
-AT_ONCE: Final = frozenset({"list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing"})
+AT_ONCE: Final = frozenset(
+    {"list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing", "guidance"}
+)
 """The settings that apply as soon as they are changed."""
 
 

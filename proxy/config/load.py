@@ -95,6 +95,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     }
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
+    findings.folders = bool(parts.skill_paths)
     library = find(_roots(parts, around, findings), tuple(parts.servers), files, last)
     switched_on = {key: entry.on for key, entry in parts.servers.items()}
     offer = offered(parts.skills, library, switched_on, environ, findings)

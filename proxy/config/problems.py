@@ -49,7 +49,8 @@ def _as_it_is(place: Place) -> Place:
 class Findings:
     """Collects the problems and notes about one file; `line_of` gives the line of a place.
 
-    `written`: where in the file a place stands for which another name is used here.
+    `folders`: whether skills may come from other files. `written`: where in the file a place stands for which another
+    name is used here.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Findings:
         self._written = written
         self._problems = list(problems)
         self._notes: list[Problem] = []
+        self.folders = False
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -91,6 +93,11 @@ class Findings:
     def note(self, place: Place, what: str) -> None:
         """Something is worth saying about `place`."""
         self._notes.append(self._at(place, what))
+
+    def unknown_skill(self, place: Place, name: str, known: Iterable[str]) -> None:
+        """A skill is named at `place` that is none of `known`; what comes from folders may come and go."""
+        tell = self.note if self.folders else self.problem
+        tell(place, f"unknown skill {name!r}: {did_you_mean(name, known)}")
 
     def _at(self, place: Place, what: str) -> Problem:
         at = self._written(place)

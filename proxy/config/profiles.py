@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from proxy.config.models import PROFILES, ProfileEntry
-from proxy.config.problems import Findings, Place, did_you_mean
+from proxy.config.problems import Findings, Place
 from proxy.config.skills import Offered
 from proxy.config.validation import Parts
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
@@ -86,7 +86,7 @@ def _check_skills(
         elif name in left_out:
             findings.note((*place, index), f"the skill {name} is not offered")
         elif name not in known:
-            findings.problem((*place, index), f"unknown skill {name!r}: {did_you_mean(name, known)}")
+            findings.unknown_skill((*place, index), name, known)
 
 
 def _check_start(catalogue: Catalogue, profile: Profile, place: Place, findings: Findings) -> None:

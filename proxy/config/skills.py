@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proxy.config.library import FolderSkill, LeftOut, Library
 from proxy.config.models import SKILLS, SkillEntry
-from proxy.config.problems import Findings, Place, did_you_mean
+from proxy.config.problems import Findings, Place
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.names import Naming
 from proxy.core.relations import conflict, required
@@ -128,8 +128,7 @@ def _check_names(candidates: Mapping[str, _Candidate], known: Collection[str], f
                 getattr(one.entry, relation) if relation in one.over or not one.found else ()
             ):
                 if other not in known:
-                    place = (SKILLS, one.id, relation, index)
-                    findings.problem(place, f"unknown skill {other!r}: {did_you_mean(other, known)}")
+                    findings.unknown_skill((SKILLS, one.id, relation, index), other, known)
 
 
 def _lacking(candidates: Mapping[str, _Candidate]) -> Mapping[str, str]:

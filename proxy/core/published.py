@@ -76,8 +76,7 @@ def skill_templates(catalogue: Catalogue) -> list[dict[str, Any]]:
 def skill_prompts(catalogue: Catalogue) -> list[dict[str, Any]]:
     """Each skill as a prompt that a person can choose."""
     return [
-        {"name": name, **_titled(skill), "description": described(skill)}
-        for name, skill in catalogue.by_prompt.items()
+        {"name": name, **_titled(skill), "description": described(skill)} for name, skill in catalogue.by_prompt.items()
     ]
 
 

@@ -139,7 +139,8 @@ def _guide(how: str, entries: Iterable[str]) -> str:
 def _entry(skill: Skill, limit: int | None = None) -> str:
     short = skill.desc if limit is None or len(skill.desc) <= limit else f"{skill.desc[: limit - 1].rstrip()}…"
     name, desc = (without_our_tags(text) for text in (skill.name, short))
-    return f'<skill id="{escape(skill.id)}"><skill_name>{name}</skill_name><skill_desc>{desc}</skill_desc></skill>'
+    named = "" if limit is not None and name == skill.id else f"<skill_name>{name}</skill_name>"
+    return f'<skill id="{escape(skill.id)}">{named}<skill_desc>{desc}</skill_desc></skill>'
 
 
 def _name_only(skill: Skill) -> str:

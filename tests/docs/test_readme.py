@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.load import load
-from proxy.config.models import ProxyBlock, ServerEntry, SkillEntry
+from proxy.config.models import ProfileEntry, ProxyBlock, ServerEntry, SkillEntry
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -49,10 +49,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_each_configuration_loads(text: str, tmp_path: Path):
-    """A YAML in the README is accepted as it stands."""
+    """A YAML in the README is accepted as it stands, beside the folders of skills that are shipped."""
     file = tmp_path / "skills.yaml"
     file.write_text(text, encoding="utf-8")
-    assert load(file, {"TRACKER_TOKEN": "x", "PATH": os.environ["PATH"]}).catalogue.skills
+    shutil.copytree(ROOT / "config" / "skills", tmp_path / "skills")
+    loaded = load(file, {"TRACKER_TOKEN": "x", "PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    assert loaded.catalogue.skills
+    assert not [note for note in loaded.notes if "unknown" in note]
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if not line.startswith("make ")])
@@ -116,7 +119,7 @@ def test_every_setting_is_in_the_reference():
     """Every key of the configuration stands in the README."""
     keys = {
         field.alias or name
-        for part in (ServerEntry, SkillEntry, ProxyBlock)
+        for part in (ServerEntry, SkillEntry, ProfileEntry, ProxyBlock)
         for name, field in part.model_fields.items()
     }
     assert {key for key in keys if f"`{key}`" not in README} <= {"envFile"}
