@@ -26,6 +26,7 @@ from proxy.config.load import Loaded
 from proxy.config.problems import did_you_mean
 from proxy.core.catalogue import Catalogue
 from proxy.core.inventory import Json, is_json, items
+from proxy.core.scope import ScopeId
 from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 
 SHOWN = 1600
@@ -72,14 +73,20 @@ def _parsed(call: str | None, arguments: str | None) -> Json | None:
 
 
 def _choose(loaded: Loaded, wanted: str | None) -> str:
-    by_id, skills = loaded.catalogue.by_id, loaded.catalogue.skills
+    catalogue = _of_client(loaded)
+    by_id, skills = catalogue.by_id, catalogue.skills
     if wanted is not None and wanted not in by_id:
         raise CannotTry(f"There is no skill {wanted}; {did_you_mean(wanted, by_id)}")
     if not skills:
-        raise CannotTry(f"There is no enabled skill in {loaded.path}.")
+        raise CannotTry(f"There is no skill in {loaded.path} that a client without a name may use.")
     # One that is not active yet shows more; one that is shows at least its tools.
     ranked = sorted(skills, key=lambda skill: (not skill.tools, skill.active or skill.pinned))
     return ranked[0].id if wanted is None else wanted
+
+
+def _of_client(loaded: Loaded) -> Catalogue:
+    """What there is for a client on stdio, which has no name."""
+    return loaded.policy.of(ScopeId("process"))
 
 
 async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
@@ -110,7 +117,8 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
 
 
 async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> bool:
-    catalogue, skill = loaded.catalogue, loaded.catalogue.by_id[wanted.skill]
+    catalogue = _of_client(loaded)
+    skill = catalogue.by_id[wanted.skill]
     called = f"[bold]{escape(skill.id)}[/]"
     console.print(f"A client connects to [bold]{escape(str(loaded.path))}[/] and lists its tools:")
     before = await _tools(client)
@@ -233,10 +241,12 @@ async def _estimate(
 
     async def activate(skill: str) -> None:
         result = await client.call_tool(SKILL, {"action": "activate", "skill_name": skill})
+        if result.is_error:
+            missing.add(f"skill {skill}")
         missing.update(problem["server"] for problem in _part(result, "problems"))
 
     async with anyio.create_task_group() as tasks:
-        for skill in loaded.catalogue.skills:
+        for skill in _of_client(loaded).skills:
             tasks.start_soon(activate, skill.id)
     everything = [tool for tool in await _tools(client) if tool.name not in {SKILL, SKILL_CALL}]
     once = len(_text(activation)) // 4
@@ -256,7 +266,8 @@ async def _estimate(
         f"the activation's result added about {once:,} once (an estimate: characters / 4)."
     )
     if missing:
-        console.print(f"Not counted, because they are not ready: {escape(', '.join(sorted(missing)))}.")
+        names = escape(", ".join(sorted(missing)))
+        console.print(f"Not counted, because they are not ready, or cannot be active beside others: {names}.")
 
 
 def _saving(tokens: int) -> str:

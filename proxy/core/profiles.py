@@ -60,6 +60,8 @@ class Policy:
 
         The same object for all scopes of a profile.
         """
+        if self._of_all is not None:
+            return self._of_all
         for profile, catalogue in zip(self.profiles, self.catalogues, strict=True):
             if profile.holds(scope):
                 return catalogue
@@ -75,6 +77,12 @@ class Policy:
     def catalogues(self) -> tuple[Catalogue, ...]:
         """The catalogue of each profile."""
         return tuple(restricted(self.catalogue, profile) for profile in self.profiles)
+
+    @cached_property
+    def _of_all(self) -> Catalogue | None:
+        """The catalogue of all scopes, where the first profile holds for all; every call asks."""
+        first = next(iter(self.profiles), None)
+        return self.catalogues[0] if first is not None and first.holds(ScopeId("process")) else None
 
     @cached_property
     def _empty(self) -> Catalogue:
