@@ -171,7 +171,16 @@ def worlds(draw: st.DrawFn) -> World:
     return World(catalogue, draw(inventories(catalogue.servers, pool)), draw(active_sets(catalogue)))
 
 
-OUR_TAGS = ("skills_guide", "skill_guide", "skills_info", "skill", "skill_name", "skill_desc", "server_instructions")
+OUR_TAGS = (
+    "skills_guide",
+    "skill_guide",
+    "skills_info",
+    "skill",
+    "skill_name",
+    "skill_desc",
+    "skill_file",
+    "server_instructions",
+)
 
 hostile_texts = st.lists(
     st.sampled_from(

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core import relations
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.decision import CLIENT, Absence, Missing, Step, View, clashes, decide, granting, missing, union
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.names import Naming
-from proxy.core.relations import activated, offloaded
 from proxy.core.scope import ScopeState
+from tests.core.changes import activated, offloaded, tried
 from tests.core.strategies import (
     World,
     active_sets,
@@ -202,9 +203,9 @@ def asked(draw: st.DrawFn) -> tuple[World, ScopeState, str]:
     world = draw(worlds())
     state = ScopeState()
     for skill in world.active:
-        state = activated(state, skill)
+        state = tried(relations.activated, world.catalogue, state, skill)
     for skill in draw(active_sets(world.catalogue)):
-        state = offloaded(state, skill)
+        state = tried(relations.offloaded, world.catalogue, state, skill)
     literals = [
         (server, literal)
         for skill in world.catalogue.skills
@@ -484,16 +485,16 @@ def test_a_tool_granted_by_a_pattern_needs_the_last_known_inventory():
 def test_a_tool_that_was_offloaded_is_refused_as_such():
     """Until its skill is active again (rule 7)."""
     inventory = {"gl": offer("x")}
-    state = offloaded(activated(ScopeState(), "all"), "all")
+    state = offloaded(TWO, activated(TWO, ScopeState(), "all"), "all")
 
     assert missing(TWO, state, inventory, "gl__x") == Missing(Absence.OFFLOADED, "all", "gl")
 
 
 def test_a_tool_of_an_active_skill_whose_server_is_away_is_unavailable():
     """The active skill counts, not the first in the file: activating another would not help."""
-    state = activated(ScopeState(), "pattern")
+    state = activated(TWO, ScopeState(), "pattern")
 
-    assert missing(TWO, activated(ScopeState(), "literal"), {}, "gh__search") == Missing(
+    assert missing(TWO, activated(TWO, ScopeState(), "literal"), {}, "gh__search") == Missing(
         Absence.UNAVAILABLE, "literal", "gh"
     )
     assert missing(TWO, state, {}, "gh__search") == Missing(Absence.UNAVAILABLE, "pattern", "gh")

@@ -1,7 +1,7 @@
 """The gate at work, against a model: several scopes over one store, and servers whose offers change."""
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -9,17 +9,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from proxy.core import relations
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.decision import decide
 from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
-from proxy.core.relations import activated, offloaded
+from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
+from tests.core.changes import activated, offloaded, tried
 
 T = TypeVar("T")
 
@@ -118,18 +120,22 @@ OTHER_GRANTS = {
 
 @dataclass(frozen=True)
 class Configuration:
-    """A catalogue, what its skills grant, the skills that are pinned and that scopes begin with, and eager servers."""
+    """A policy, what its skills grant, the skills that are pinned and that scopes begin with, and eager servers."""
 
-    catalogue: Catalogue
+    policy: Policy
     grants: Mapping[str, Collection[tuple[str, str]]]
     pinned: tuple[str, ...]
     beginning: tuple[str, ...]
     eager: tuple[str, ...] = ()
 
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.policy.catalogue
+
 
 CONFIGURATIONS = (
-    Configuration(CATALOGUE, GRANTS, ("always",), ("always", "first")),
-    Configuration(OTHER, OTHER_GRANTS, ("first",), ("first", "guide"), eager=("free",)),
+    Configuration(Policy(CATALOGUE), GRANTS, ("always",), ("always", "first")),
+    Configuration(Policy(OTHER), OTHER_GRANTS, ("first",), ("first", "guide"), eager=("gl",)),
 )
 
 TOOLS = ("search", "get_a", "get_b", "a.b", "rm")
@@ -158,7 +164,7 @@ class GateMachine(RuleBasedStateMachine):
         self.now = CONFIGURATIONS[0]
         self.servers = Servers({})
         self.store = MemoryStore(LIMITS)
-        self.gate = Gate(CATALOGUE, self.servers, self.store)
+        self.gate = Gate(self.now.policy, self.servers, self.store)
         self.model: dict[ScopeId, list[str]] = {}
         self.change_offers(offers)
 
@@ -173,7 +179,7 @@ class GateMachine(RuleBasedStateMachine):
     def adopt(self, configuration: Configuration) -> None:
         """What is active stays as far as it exists; what is pinned comes."""
         self.now = configuration
-        self.gate.adopt(configuration.catalogue, DEFAULTS, configuration.eager)
+        self.gate.adopt(configuration.policy, DEFAULTS, configuration.eager)
         for scope in self.model:  # every decision goes by it at once, whatever the scopes' states still hold
             granted = {(route.server, route.original) for route in done(self._sees(scope)).view.tools.values()}
             assert granted == self._granted(scope)
@@ -185,14 +191,15 @@ class GateMachine(RuleBasedStateMachine):
     @rule(scope=scopes, skill=skills)
     def activate(self, scope: ScopeId, skill: str) -> None:
         if skill in self.now.grants and self._comes(scope):
-            done(self.gate.change(scope, lambda state: activated(state, skill)))
+            done(self.gate.change(scope, lambda state: activated(self.now.catalogue, state, skill)))
             self.model[scope] = [*self.model[scope], *({skill} - set(self.model[scope]))]
 
     @rule(scope=scopes, skill=skills)
     def offload(self, scope: ScopeId, skill: str) -> None:
         if self._comes(scope):
-            done(self.gate.change(scope, lambda state: offloaded(state, skill)))
-            self.model[scope] = [other for other in self.model[scope] if other != skill]
+            done(self.gate.change(scope, lambda state: tried(relations.offloaded, self.now.catalogue, state, skill)))
+            if skill not in self.now.pinned:
+                self.model[scope] = [other for other in self.model[scope] if other != skill]
 
     @rule(scope=scopes)
     def come(self, scope: ScopeId) -> None:
@@ -243,7 +250,7 @@ class GateMachine(RuleBasedStateMachine):
     @invariant()
     def the_stable_list_is_that_of_pinned_skills(self) -> None:
         for scope in self.model:
-            names = [tool["name"] for tool in self.gate.sight(scope, self.gate.catalogue.pinned).tools]
+            names = [tool["name"] for tool in self.gate.sight(scope, self.gate.catalogue(scope).pinned).tools]
             pinned_tools = [tool for skill in self.now.pinned for tool in self.now.grants[skill]]
             assert names == [
                 "SKILL",
@@ -252,7 +259,7 @@ class GateMachine(RuleBasedStateMachine):
 
     @invariant()
     def modern_clients_are_told_of_the_list_that_they_see(self) -> None:
-        stable = Gate(self.now.catalogue, self.servers, self.gate.store, Settings(modern_listing="stable"))
+        stable = Gate(self.now.policy, self.servers, self.gate.store, Settings(modern_listing="stable"))
         for scope, active in self.model.items():
             for gate, seen in ((self.gate, active), (stable, self.now.catalogue.pinned)):
                 known = gate.lists(scope, active).digests
@@ -299,17 +306,18 @@ class Contested(MemoryStore):
     async def swap(self, scope: ScopeId, old: ScopeState | None, new: ScopeState) -> bool:
         if self.others:
             self.others -= 1
-            await super().swap(scope, old, activated(old or ScopeState(), f"other {self.others}"))
+            known = old or ScopeState()
+            await super().swap(scope, old, replace(known, active=(*known.active, f"other {self.others}")))
         return await super().swap(scope, old, new)
 
 
 def test_a_change_that_somebody_got_in_between_is_tried_again():
     """On what the other left: neither change is lost (rule 13)."""
-    gate = Gate(CATALOGUE, Servers({}), Contested(others=2))
+    gate = Gate(Policy(CATALOGUE), Servers({}), Contested(others=2))
 
-    state = done(gate.change(HERE, lambda state: activated(state, "mine")))
+    state = done(gate.change(HERE, lambda state: activated(CATALOGUE, state, "guide")))
 
-    assert state.active == ("other 1", "other 0", "mine")
+    assert state.active == ("other 1", "other 0", "guide")
     assert done(gate.state(HERE)) is state
 
 
@@ -327,7 +335,8 @@ class Remembering(MemoryStore):
 def test_a_scope_begins_with_what_an_earlier_run_knew_of_it():
     """Brought up to today's catalogue; exactly the servers of these skills are started, and its lists are known."""
     servers = Servers({"gh": Offer.of(tools=[{"name": "search"}])})
-    gate = Gate(CATALOGUE, servers, Remembering(ScopeState(active=("guide", "gone"), offloaded=frozenset({"first"}))))
+    before = ScopeState(active=("guide", "gone"), offloaded=frozenset({"first"}))
+    gate = Gate(Policy(CATALOGUE), servers, Remembering(before))
 
     state = done(gate.state(HERE))
 
@@ -339,25 +348,25 @@ def test_a_scope_begins_with_what_an_earlier_run_knew_of_it():
 
 def test_what_is_remembered_counts_when_a_scope_begins_alone():
     """Later changes are made to what it is by then."""
-    gate = Gate(CATALOGUE, Servers({}), Remembering(ScopeState(active=("all", "always"))))
+    gate = Gate(Policy(CATALOGUE), Servers({}), Remembering(ScopeState(active=("all", "always"))))
 
-    done(gate.change(HERE, lambda state: offloaded(state, "all")))
+    done(gate.change(HERE, lambda state: offloaded(CATALOGUE, state, "all")))
 
     assert done(gate.state(HERE)).active == ("always",)
 
 
 def test_a_change_that_changes_nothing_swaps_nothing():
     """The record stays the very object it was."""
-    gate = Gate(CATALOGUE, Servers({}), MemoryStore(LIMITS))
+    gate = Gate(Policy(CATALOGUE), Servers({}), MemoryStore(LIMITS))
     state = done(gate.state(HERE))
 
-    assert done(gate.change(HERE, lambda same: activated(same, "first"))) is state
+    assert done(gate.change(HERE, lambda same: activated(CATALOGUE, same, "first"))) is state
 
 
 def test_a_sight_is_looked_at_once_while_nothing_changes():
     """Per active set, whatever the order of activation; a new inventory makes it new (section 12)."""
     servers = Servers({"gh": Offer.of(tools=[{"name": "get_a"}])})
-    gate = Gate(CATALOGUE, servers, MemoryStore(LIMITS))
+    gate = Gate(Policy(CATALOGUE), servers, MemoryStore(LIMITS))
 
     sight = gate.sight(SCOPE, ("first", "all"))
     assert gate.sight(SCOPE, ["all", "first"]) is sight
@@ -370,7 +379,7 @@ def test_a_sight_is_looked_at_once_while_nothing_changes():
 
 
 def changed_lists(before: Collection[str], after: Collection[str], offer: Offer) -> set[str]:
-    gate = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMITS))
+    gate = Gate(Policy(CATALOGUE), Servers({"gh": offer}), MemoryStore(LIMITS))
     one, other = gate.sight(SCOPE, before).digests, gate.sight(SCOPE, after).digests
     return {kind for kind in one if one[kind] != other[kind]}
 
@@ -390,9 +399,8 @@ def test_digests_tell_which_lists_differ():
 
 def test_without_a_skill_there_is_no_skill_tool():
     """Nothing is offered (rule 15)."""
-    gate = Gate(
-        Catalogue(("gh",), Naming({"gh": "gh"})), Servers({"gh": Offer.of(tools=[{"name": "a"}])}), MemoryStore(LIMITS)
-    )
+    servers = Servers({"gh": Offer.of(tools=[{"name": "a"}])})
+    gate = Gate(Policy(Catalogue(("gh",), Naming({"gh": "gh"}))), servers, MemoryStore(LIMITS))
 
     assert gate.sight(SCOPE, ()).tools == []
 
@@ -403,7 +411,8 @@ def test_what_a_client_gets_is_the_definition_under_the_exposed_name():
         tools=[{"name": "get_a", "x": [1.0]}], prompts=[{"name": "p", "y": None}], resources=[{"uri": "x:1"}]
     )
 
-    sight = Gate(CATALOGUE, Servers({"gh": offer}), MemoryStore(LIMITS)).sight(SCOPE, ["all"])
+    sight = Gate(Policy(CATALOGUE), Servers({"gh": offer}), MemoryStore(LIMITS)).sight(SCOPE, ["all"])
 
     assert sight.tools[1:] == [{"name": "gh__get_a", "x": [1.0]}]
-    assert (sight.prompts, sight.resources) == ([{"name": "gh__p", "y": None}], [{"uri": "x:1"}])
+    assert sight.prompts[len(CATALOGUE.skills) :] == [{"name": "gh__p", "y": None}]
+    assert sight.resources[len(CATALOGUE.skills) :] == [{"uri": "x:1"}]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.catalogue import Catalogue, Folder, Skill
 from proxy.core.names import Naming
 from proxy.core.skill_tool import (
     ALIASES,
@@ -147,18 +147,41 @@ def test_an_active_skill_too_long_to_show_is_named_and_does_not_hide_the_next():
 
 
 def test_skill_takes_flat_arguments_and_says_what_it_does():
-    """Rule 15: action, skill_name and tool; not destructive, idempotent, closed world; no output schema."""
+    """Rule 15: action, skill_name, tool and query; not destructive, idempotent, closed world; no output schema."""
     tool = skill_tool(catalogue(*many(2)), [])
 
     properties = tool["inputSchema"]["properties"]
     assert tool["name"] == SKILL == "SKILL"
     assert properties["action"]["enum"] == ["activate", "offload", "list", "read"]
     assert properties["skill_name"]["enum"] == ["skill-0", "skill-1"]
-    assert set(properties) == {"action", "skill_name", "tool"}
+    assert set(properties) == {"action", "skill_name", "tool", "query"}
     assert tool["inputSchema"]["required"] == ["action"]
     assert "outputSchema" not in tool
     hints = tool["annotations"]
     assert (hints["destructiveHint"], hints["idempotentHint"], hints["openWorldHint"]) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("skill", "more"),
+    [
+        (Skill("s", "", "", "", folder=Folder("/s", "SKILL.md")), "path"),
+        (Skill("s", "", "", "", category="web"), "category"),
+        (Skill("s", "", "", "", tags=("web",)), "tags"),
+    ],
+    ids=["files", "categories", "tags"],
+)
+def test_skill_takes_only_what_the_skills_have_a_use_for(skill: Skill, more: str):
+    """Every input costs room in every client's context."""
+    with_it = skill_tool(catalogue(*many(2), skill), [])["inputSchema"]["properties"]
+    without = skill_tool(catalogue(*many(2)), [])["inputSchema"]["properties"]
+
+    assert with_it.keys() - without.keys() == {more}
+
+
+@pytest.mark.parametrize(("count", "paged"), [(20, False), (21, True)])
+def test_a_page_can_be_asked_for_where_there_is_more_than_one(count: int, paged: bool):
+    """Twenty skills stand on a page of the `list` action."""
+    assert ("page" in skill_tool(catalogue(*many(count)), [])["inputSchema"]["properties"]) is paged
 
 
 @pytest.mark.parametrize(("count", "is_enum"), [(50, True), (51, False)])

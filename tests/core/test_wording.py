@@ -14,6 +14,7 @@ from proxy.core.decision import Absence, Missing, Route
 from proxy.core.names import Naming
 from proxy.core.wording import (
     SCHEMA_BUDGET,
+    Brought,
     Instructions,
     Problem,
     activation,
@@ -40,7 +41,7 @@ def route(name: str, schema: Any = None, description: Any = "") -> Route:
     )
 
 
-PLAIN: dict[str, Any] = {"tools": [], "with_schemas": True, "call_route": False, "instructions": [], "problems": []}
+PLAIN: dict[str, Any] = {"with_schemas": True, "call_route": False}
 CLICK = route("click", CLICK_SCHEMA, "Clicks.\nOn things.")
 
 
@@ -50,8 +51,13 @@ def text_of(result: dict[str, Any]) -> str:
     return block["text"]
 
 
-def activated(again: bool = False, **how: Any) -> dict[str, Any]:
-    return activation(BROWSING, ["browsing"], again=again, **{**PLAIN, "tools": [CLICK], **how})
+GUIDE = "Go there, click this."
+
+
+def activated(again: bool = False, call_route: bool = False, with_schemas: bool = True, **more: Any) -> dict[str, Any]:
+    """The answer to an activation that brings the guide, one tool, and `more`, the parts of `Brought`."""
+    brought = Brought(**{"guide": GUIDE, "tools": [CLICK], **more})
+    return activation(BROWSING, brought, ["browsing"], again=again, with_schemas=with_schemas, call_route=call_route)
 
 
 # --- rule 16: the answers of SKILL -----------------------------------------------------------------------------------
@@ -80,7 +86,7 @@ def test_activating_again_says_so_and_gives_the_same():
 
 def test_current_skills_stand_in_the_order_of_activation():
     """Not of the file, not of the alphabet."""
-    result = activation(READING, ["z", "a", "reading"], again=False, **PLAIN)
+    result = activation(READING, Brought(""), ["z", "a", "reading"], again=False, **PLAIN)
 
     assert text_of(result).startswith("skill reading activated, current skills: ['z', 'a', 'reading']\n\n")
     assert result["structuredContent"]["current_skills"] == ["z", "a", "reading"]
@@ -136,7 +142,7 @@ def test_text_and_structured_content_each_carry_everything():
     ("one", "other"),
     [
         (activated(again=False), activated(again=True)),
-        (offloading("x", [], was_active=True), offloading("x", [], was_active=False)),
+        (offloading("x", [], was_active=True, besides=[]), offloading("x", [], was_active=False, besides=[])),
     ],
     ids=["activated or already activated", "offloaded or not found"],
 )
@@ -144,11 +150,6 @@ def test_what_happened_stands_in_the_structured_content_too(one: dict[str, Any],
     """A client that passes only that must not leave the model in doubt."""
     assert text_of(one) != text_of(other)
     assert one["structuredContent"] != other["structuredContent"]
-
-
-def test_that_a_skill_is_pinned_stands_in_the_structured_content_too():
-    """Else the flag is all that a model sees of why nothing was offloaded."""
-    assert "pinned" in json.dumps(wording.pinned("browsing", ["browsing"])["structuredContent"])
 
 
 def test_the_way_by_skill_call_stands_in_both():
@@ -166,7 +167,7 @@ def test_the_way_by_skill_call_stands_in_both():
 )
 def test_an_activation_without_tools_says_so(skill: Skill, said: str):
     """A model must not look for what is not there."""
-    result = activation(skill, [skill.id], again=False, **{**PLAIN, "call_route": True})
+    result = activation(skill, Brought(""), [skill.id], again=False, **{**PLAIN, "call_route": True})
 
     assert text_of(result).endswith(f"</skill_guide>\n\n{said}")
     assert result["structuredContent"]["tools"] == []
@@ -181,7 +182,7 @@ def test_an_activation_whose_only_server_failed_says_that_alone():
 
 def test_offloading_says_it_and_what_is_left():
     """Rule 16, to the letter."""
-    result = offloading("browsing", ["reading"], was_active=True)
+    result = offloading("browsing", ["reading"], was_active=True, besides=[])
 
     assert text_of(result) == "skill browsing offloaded, current skills: ['reading']"
     assert result["structuredContent"] == {
@@ -194,19 +195,10 @@ def test_offloading_says_it_and_what_is_left():
 
 def test_offloading_what_is_not_active_is_no_error():
     """Things are as wished (rule 16)."""
-    result = offloading("no such skill", ["reading"], was_active=False)
+    result = offloading("no such skill", ["reading"], was_active=False, besides=[])
 
     assert text_of(result) == "skill no such skill not found, current skills: ['reading']"
     assert "isError" not in result
-
-
-def test_a_pinned_skill_is_not_offloaded():
-    """That is an error: it is not as wished."""
-    result = wording.pinned("browsing", ["browsing"])
-
-    assert text_of(result) == "skill browsing is pinned and stays active, current skills: ['browsing']"
-    assert result["isError"] is True
-    assert result["structuredContent"]["current_skills"] == ["browsing"]
 
 
 @pytest.mark.parametrize(
@@ -227,40 +219,6 @@ def test_an_unknown_skill_is_answered_with_what_there_is(wanted: str, first: str
         ["reading"],
     )
     assert result["isError"] is True
-
-
-def test_the_list_shows_every_skill_and_which_are_active():
-    """Id, name and description; also what is pinned, in both forms."""
-    pinned = Skill("always", "Always", "On", "", pinned=True)
-    result = wording.listing(Catalogue((), Naming({}), (BROWSING, READING, pinned)), ["reading", "always"])
-
-    text = text_of(result)
-    assert text.startswith("3 skills, current skills: ['reading', 'always']\n- browsing: Browser: Web browsing\n")
-    assert "\n- reading (active): Reader: Reads\n" in text
-    assert result["structuredContent"]["current_skills"] == ["reading", "always"]
-    assert result["structuredContent"]["skills"][2] == {
-        "id": "always",
-        "name": "Always",
-        "desc": "On",
-        "active": True,
-        "pinned": True,
-    }
-    assert "pinned" in text
-
-
-@pytest.mark.parametrize(("current", "state"), [(["browsing"], "active"), ([], "not active")])
-def test_a_guide_can_be_read_without_activating(current: list[str], state: str):
-    """The guide, and whether the skill is active."""
-    result = wording.guide(BROWSING, current)
-
-    assert text_of(result) == f"skill browsing ({state})\n\n<skill_guide>Go there, click this.</skill_guide>"
-    assert result["structuredContent"] == {
-        **result["structuredContent"],
-        "action": "read",
-        "skill": "browsing",
-        "current_skills": current,
-        "guide": "Go there, click this.",
-    }
 
 
 def test_one_tool_can_be_read_whatever_its_size():
@@ -494,15 +452,14 @@ def test_an_activation_keeps_its_shape_whatever_others_write(texts: list[str], w
     """One guide, one frame for each server's words, and no other tag of ours from guide, server, tool or reason."""
     usage, told, about, property_, kind, reason = texts
     schema = {"properties": {property_: {"type": kind, "description": about}}}
-    result = activation(
-        Skill("s", "S", "", usage),
-        ["s"],
-        again=False,
+    brought = Brought(
+        usage,
         tools=[route("t", schema, about), route("big", schema | {"x": "y" * SCHEMA_BUDGET}, about)],
-        with_schemas=with_schemas,
-        call_route=True,
         instructions=[Instructions("gh", told)],
         problems=[Problem("gl", "failed", reason)],
+    )
+    result = activation(
+        Skill("s", "S", "", usage), brought, ["s"], again=False, with_schemas=with_schemas, call_route=True
     )
 
     tags = ["".join(tag.groups()) for tag in TAG.finditer(text_of(result))]
@@ -510,13 +467,10 @@ def test_an_activation_keeps_its_shape_whatever_others_write(texts: list[str], w
 
 
 @law
-@given(texts=st.lists(hostile_texts, min_size=3, max_size=3))
-def test_lists_and_refusals_hold_no_tag_of_ours(texts: list[str]):
-    """Names and descriptions of skills, and reasons that servers give."""
-    name, desc, reason = texts
-    listed = wording.listing(Catalogue((), Naming({}), (Skill("s", name, desc, ""),)), [])
+@given(reason=hostile_texts)
+def test_refusals_hold_no_tag_of_ours(reason: str):
+    """Whatever reasons servers give."""
     said = (
-        text_of(listed),
         text_of(wording.tool_not_in_skill(READING, "t", [], [Problem("gh", "failed", reason)])),
         wording.not_available("t", "gh", reason),
         wording.call_lost("t", "gh", reason),

@@ -9,13 +9,14 @@ import pytest
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
-from proxy.core.relations import activated
+from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.gate import Gate
 from proxy.ports import Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
+from tests.core.changes import activated
 from tests.gateway.world import SCOPE, Channel, Servers, caller
 
 pytestmark = pytest.mark.anyio
@@ -44,11 +45,11 @@ def catalogue() -> Catalogue:
 
 async def activate(channel: Channel, notices: Notices, tasks: anyio.abc.TaskGroup, **settings: str) -> None:
     chosen = Settings(**settings)  # pyright: ignore[reportArgumentType]
-    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(every_kind(10)), chosen)
+    gate = Gate(Policy(catalogue()), Servers({"s": OFFER}), MemoryStore(every_kind(10)), chosen)
     announcer = Announcer(gate, notices, tasks, anyio.lowlevel.checkpoint)
     await gate.state(SCOPE)
     async with announcer.one_change(caller(channel)):
-        await gate.change(SCOPE, lambda state: activated(state, "all"))
+        await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "all"))
 
 
 async def test_the_caller_hears_on_its_own_stream_and_all_others_on_theirs():
@@ -93,7 +94,7 @@ async def test_a_stable_listing_has_no_notices_for_what_is_activated():
 async def test_others_have_their_turns_while_many_scopes_are_told():
     """However many there are: one turn at least for each."""
     scopes = [ScopeId("namespace", str(number)) for number in range(50)]
-    gate = Gate(catalogue(), Servers({"s": OFFER}), MemoryStore(every_kind(len(scopes))))
+    gate = Gate(Policy(catalogue()), Servers({"s": OFFER}), MemoryStore(every_kind(len(scopes))))
     turns = 0
 
     async def others() -> None:

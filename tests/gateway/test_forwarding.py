@@ -7,12 +7,14 @@ from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.errors import Unknown
 from proxy.core.inventory import Offer
 from proxy.core.names import Naming
-from proxy.core.relations import activated, offloaded
+from proxy.core.profiles import Policy
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
+from tests.core.changes import activated, offloaded
 from tests.gateway.world import SCOPE, Server, Servers, caller
 
 pytestmark = pytest.mark.anyio
@@ -33,8 +35,9 @@ def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
         Skill("grab", "", "", "", tools={"greedy": EVERYTHING}),
     )
     catalogue = Catalogue(("greedy", "giver"), Naming({"greedy": "greedy", "giver": "giver"}), skills)
-    gate = Gate(catalogue, servers, MemoryStore(every_kind(10)))
-    return gate, Forwarding(gate, Rounds(Settings(), anyio.create_task_group())), servers
+    gate = Gate(Policy(catalogue), servers, MemoryStore(every_kind(10)))
+    rounds = Rounds(Settings(), anyio.create_task_group())
+    return gate, Forwarding(gate, rounds, Idling(gate, anyio.current_time)), servers
 
 
 @pytest.mark.parametrize("uri", [GIVEN, "memo://8"])
@@ -42,7 +45,7 @@ async def test_what_a_tool_handed_out_is_read_where_it_came_from(uri: str):
     """However many URIs another server's template claims (rule 6)."""
     gate, forwarding, servers = world()
     for skill in ("give", "grab"):
-        await gate.change(SCOPE, lambda state, skill=skill: activated(state, skill))
+        await gate.change(SCOPE, lambda state, skill=skill: activated(gate.catalogue(SCOPE), state, skill))
     await forwarding.call_tool(caller(), {"name": "giver__give"})
 
     await forwarding.read_resource(caller(), {"uri": uri})
@@ -55,7 +58,7 @@ async def test_a_listed_resource_is_read_where_it_is_listed():
     """A list is a server's own word; a link to it from elsewhere changes nothing."""
     gate, forwarding, servers = world(listed=True)
     for skill in ("give", "grab"):
-        await gate.change(SCOPE, lambda state, skill=skill: activated(state, skill))
+        await gate.change(SCOPE, lambda state, skill=skill: activated(gate.catalogue(SCOPE), state, skill))
     await forwarding.call_tool(caller(), {"name": "giver__give"})
 
     await forwarding.read_resource(caller(), {"uri": GIVEN})
@@ -66,9 +69,9 @@ async def test_a_listed_resource_is_read_where_it_is_listed():
 async def test_what_was_handed_out_goes_when_its_server_has_no_active_skill():
     """Nothing active, nothing granted (rule 2); what is left to another server's template is that server's."""
     gate, forwarding, servers = world()
-    await gate.change(SCOPE, lambda state: activated(state, "give"))
+    await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "give"))
     await forwarding.call_tool(caller(), {"name": "giver__give"})
-    await gate.change(SCOPE, lambda state: offloaded(state, "give"))
+    await gate.change(SCOPE, lambda state: offloaded(gate.catalogue(SCOPE), state, "give"))
 
     with pytest.raises(Unknown, match=GIVEN):
         await forwarding.read_resource(caller(), {"uri": GIVEN})
@@ -79,7 +82,7 @@ async def test_what_was_handed_out_goes_when_its_server_has_no_active_skill():
 async def test_a_prompt_goes_out_under_its_own_name_and_an_unknown_one_does_not():
     """As tools do."""
     gate, forwarding, servers = world()
-    await gate.change(SCOPE, lambda state: activated(state, "give"))
+    await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "give"))
 
     await forwarding.get_prompt(caller(), {"name": "giver__greet", "arguments": {"a": "b"}})
     with pytest.raises(Unknown, match="Unknown prompt: greet"):

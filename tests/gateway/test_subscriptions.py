@@ -9,15 +9,17 @@ from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
-from proxy.core.relations import activated
+from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.ports import Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
+from tests.core.changes import activated
 from tests.gateway.world import SCOPE, Servers, caller
 
 pytestmark = pytest.mark.anyio
@@ -51,13 +53,13 @@ async def test_a_subscription_that_was_refused_leaves_nothing_behind():
     """However many clients try it, and also while their connections last."""
     servers = Refusing({"s": Offer.of(resources=[{"uri": URI}])})
     gate = Gate(
-        Catalogue(("s",), Naming({"s": "s"}), (Skill("all", "", "", "", tools={"s": EVERYTHING}),)),
+        Policy(Catalogue(("s",), Naming({"s": "s"}), (Skill("all", "", "", "", tools={"s": EVERYTHING}),))),
         servers,
         MemoryStore(every_kind(1)),
     )
-    await gate.change(SCOPE, lambda state: activated(state, "all"))
+    await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "all"))
     async with anyio.create_task_group() as tasks:
-        forwarding = Forwarding(gate, Rounds(Settings(), tasks))
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
         subscriptions = Subscriptions(forwarding, servers, Nobody(), tasks)
         with pytest.raises(Rejection, match="no"):
             await subscriptions.subscribe(caller(), {"uri": URI})

@@ -15,6 +15,9 @@ from proxy.core.scope import ScopeId
 
 Json: TypeAlias = dict[str, Any]
 
+LIST_CHANGES = frozenset(f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts"))
+"""What a client is told when skills change: they are resources and prompts, too."""
+
 
 @dataclass
 class Call:
@@ -97,7 +100,7 @@ class Client:
             elif message["method"] == "notifications/progress":
                 self.progress.append(message["params"])
             else:
-                assert message["method"] == "notifications/tools/list_changed", message
+                assert message["method"] in LIST_CHANGES, message
                 self.notices += 1
 
     def _send(self, message: JSONRPCRequest | JSONRPCNotification) -> None:

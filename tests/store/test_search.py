@@ -401,14 +401,14 @@ async def test_the_sets_used_last_are_kept():
     assert library.read == {"a": 1, "b": 2, "c": 1}
 
 
-async def test_eight_sets_are_kept():
+async def test_four_sets_are_kept():
     library, searching = Library(), FtsSearch()
-    sets = [[skill(f"s{number}")] for number in range(9)]
+    sets = [[skill(f"s{number}")] for number in range(5)]
 
     for skills in [*sets, *sets[1:], sets[0]]:
         await searching.find(skills, "guide", library)
 
-    assert library.read == {"s0": 2} | {f"s{number}": 1 for number in range(1, 9)}
+    assert library.read == {"s0": 2} | {f"s{number}": 1 for number in range(1, 5)}
 
 
 async def test_of_a_set_that_is_not_kept_nothing_stays(monkeypatch: pytest.MonkeyPatch):

@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from proxy.core.errors import TooManyScopes
-from proxy.core.relations import activated, offloaded
 from proxy.core.scope import ScopeId, ScopeState, connected, handed_out
 from proxy.core.settings import PerKind, every_kind
 from proxy.store import sqlite, state_file
 from proxy.store.sqlite import SqliteStore
 from proxy.store.state_file import Kept
 from tests.conftest import PATIENCE
+from tests.core.changes import activated, offloaded, plain
 from tests.store.conftest import Said
 
 pytestmark = pytest.mark.anyio
@@ -52,11 +52,11 @@ async def change(store: SqliteStore, scope: ScopeId, *changes: Callable[[ScopeSt
 
 
 def on(skill: str) -> Callable[[ScopeState], ScopeState]:
-    return lambda state: activated(state, skill)
+    return lambda state: activated(plain(skill), state, skill)
 
 
 def off(skill: str) -> Callable[[ScopeState], ScopeState]:
-    return lambda state: offloaded(state, skill)
+    return lambda state: offloaded(plain(skill), state, skill)
 
 
 async def remembered(path: Path, scope: ScopeId, limits: PerKind[int] = MANY) -> ScopeState | None:
@@ -125,8 +125,8 @@ async def test_of_two_changes_to_one_state_the_first_counts(path: Path) -> None:
     """Also in the file: what was refused is not remembered."""
     async with running(path) as store:
         state = await change(store, A)
-        assert await store.swap(A, state, activated(state, "first"))
-        assert not await store.swap(A, state, activated(state, "second"))
+        assert await store.swap(A, state, on("first")(state))
+        assert not await store.swap(A, state, on("second")(state))
         assert not await store.swap(A, None, ScopeState())
     assert rows(path) == {"a": ["first"]}
 

@@ -11,10 +11,10 @@ import pytest
 from mcp_types import CallToolResult, ToolListChangedNotification
 from structlog.testing import capture_logs
 
-from proxy.core.relations import activated, offloaded
 from proxy.core.scope import ScopeId
 from proxy.upstream import life
 from tests.conftest import Launch, Raw, connected, text_of
+from tests.core.changes import activated, offloaded
 from tests.program.process import Program, serving
 from tests.upstream.bench import Bench, Proxied, alive, problems, read_events, text, until
 
@@ -309,16 +309,16 @@ async def test_a_loss_is_told_and_made_good_for_every_scope_by_one_attempt(bench
     async with bench.proxy() as proxy:
         gate = proxy.running.gate
         for scope in OTHERS:
-            await gate.change(scope, lambda state: activated(state, "one"))
+            await gate.change(scope, lambda state, scope=scope: activated(gate.catalogue(scope), state, "one"))
         await proxy.state("a", "ready")
         kill(bench, "a")
         await proxy.state("a", "failed")
         for scope in OTHERS[1:]:
-            await gate.change(scope, lambda state: offloaded(state, "one"))
+            await gate.change(scope, lambda state, scope=scope: offloaded(gate.catalogue(scope), state, "one"))
         assert next_try(proxy, "a") is not None
         assert not (await proxy.activate("one")).is_error
         for scope in OTHERS[:1]:
-            await gate.change(scope, lambda state: offloaded(state, "one"))
+            await gate.change(scope, lambda state, scope=scope: offloaded(gate.catalogue(scope), state, "one"))
         await proxy.call("SKILL", action="offload", skill_name="one")
         kill(bench, "a")
         await proxy.state("a", "idle")
