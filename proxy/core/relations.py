@@ -1,4 +1,7 @@
-"""Activating and offloading: what else becomes active or goes with a skill, and what stands in the way."""
+"""Activating and offloading: what else becomes active or goes with a skill, and what stands in the way.
+
+In a catalogue, as it is here, no skill requires itself, or two that conflict.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -54,7 +57,7 @@ def conflict(one: Skill, other: Skill) -> bool:
 def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState | Blocked:
     """The state with `wanted`, which exists, active, and what it requires; the same object when nothing changes."""
     joining = tuple(skill for skill in (*required(catalogue, wanted), wanted) if skill not in state.active)
-    by_demand = (state.by_demand | {*joining}) - {wanted}
+    by_demand = (state.by_demand | {*joining}) - {wanted} - catalogue.pinned
     if not joining:
         return state if by_demand == state.by_demand else replace(state, by_demand=by_demand)
     leaving: dict[str, None] = {}
@@ -63,11 +66,11 @@ def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
         if in_the_way and not catalogue.by_id[skill].exclusive:
             return Blocked(Hindrance.CONFLICT, skill, in_the_way)
         leaving |= dict.fromkeys(in_the_way)
-    staying = [skill for skill in state.active if skill not in leaving]
-    if kept := tuple(skill for skill in leaving if _has_to_stay(catalogue, staying, skill)):
-        return Blocked(Hindrance.KEPT, wanted, kept)
+    staying = tuple(skill for skill in state.active if skill not in leaving)
     active = _without_orphans(catalogue, (*staying, *joining), by_demand)
-    if not _fits(catalogue, active) and not catalogue.pinned.issuperset(joining):
+    if kept := tuple(skill for skill in leaving if _has_to_stay(catalogue, active, skill)):
+        return Blocked(Hindrance.KEPT, wanted, kept)
+    if not _fits(catalogue, active):
         return Blocked(Hindrance.TOO_MANY, wanted, tuple(s for s in active if s in state.active))
     gone = frozenset(state.active) - {*active}
     return replace(
@@ -99,10 +102,10 @@ def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
 
 def expired(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:
     """The state after `skills` were not used for as long as they may; those that have to stay do."""
-    for skill in skills:
+    for skill in sorted(skills, key=lambda skill: -len(required(catalogue, skill))):  # what is required comes later
         after = offloaded(catalogue, state, skill) if skill in catalogue.by_id else state
         if isinstance(after, ScopeState) and after is not state:
-            state = replace(after, expired=after.expired | (after.offloaded - state.offloaded) | {skill})
+            state = replace(after, expired=after.expired | (after.offloaded - state.offloaded))
     return state
 
 
@@ -112,7 +115,10 @@ def told(state: ScopeState) -> ScopeState:
 
 
 def begin(catalogue: Catalogue) -> ScopeState:
-    """The state a scope begins with: the skills that are active or pinned by configuration, with what they require."""
+    """The state a scope begins with: the skills that are active or pinned by configuration, with what they require.
+
+    Where they stand in each other's way, pinned ones come, then those that are first in the file.
+    """
     return _with(catalogue, ScopeState(), (skill.id for skill in catalogue.skills if skill.active or skill.pinned))
 
 
@@ -126,23 +132,29 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
     fresh = replace(
         state,
         active=known,
-        by_demand=state.by_demand & {*known},
+        by_demand=(state.by_demand & {*known}) - catalogue.pinned,
         offloaded=frozenset(skill for skill in state.offloaded if skill in catalogue.by_id) - {*known},
         expired=frozenset(skill for skill in state.expired if skill in catalogue.by_id) - {*known},
     )
     if not _sound(catalogue, fresh):
-        never = [s for s in known if any(conflict(catalogue.by_id[s], catalogue.by_id[p]) for p in catalogue.pinned)]
-        wanted = [s for s in known if s in catalogue.pinned or s not in (*state.by_demand, *never)]
-        emptied = replace(fresh, active=(), by_demand=frozenset[str]())
-        fresh = _with(catalogue, emptied, (*wanted, *(s for s in catalogue.by_id if s in catalogue.pinned)))
+        wanted = [skill for skill in known if skill not in fresh.by_demand]
+        wanted += [skill.id for skill in catalogue.skills if skill.pinned]
+        fresh = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
+        fresh = replace(fresh, offloaded=fresh.offloaded | ({*known} - {*fresh.active}))
     return state if fresh == state else fresh
 
 
 def _with(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:
-    """The state with `skills` activated one after the other, those left out that are in the way of earlier ones."""
+    """The state with `skills` activated one after the other.
+
+    Those are left out that are in the way of earlier ones, also where they are exclusive, or of what is always active.
+    """
+    always = _always(catalogue)
     for skill in skills:
-        after = activated(catalogue, state, skill)
-        state = after if isinstance(after, ScopeState) else state
+        present = state.active if skill in catalogue.pinned else (*always, *state.active)
+        if not any(_in_conflict(catalogue, present, one) for one in (skill, *required(catalogue, skill))):
+            after = activated(catalogue, state, skill)
+            state = after if isinstance(after, ScopeState) else state
     return state
 
 
@@ -178,5 +190,12 @@ def _needed(catalogue: Catalogue, skills: Iterable[str]) -> Iterator[str]:
         yield from required(catalogue, skill)
 
 
+def _always(catalogue: Catalogue) -> frozenset[str]:
+    """The pinned skills, and what they require."""
+    return catalogue.pinned.union(_needed(catalogue, catalogue.pinned))
+
+
 def _fits(catalogue: Catalogue, active: Iterable[str]) -> bool:
-    return catalogue.max_active is None or sum(s not in catalogue.pinned for s in active) <= catalogue.max_active
+    if catalogue.max_active is None:
+        return True
+    return len({*active} - _always(catalogue)) <= catalogue.max_active
