@@ -171,6 +171,51 @@ def worlds(draw: st.DrawFn) -> World:
     return World(catalogue, draw(inventories(catalogue.servers, pool)), draw(active_sets(catalogue)))
 
 
+SKILL_IDS = ("a", "b", "c", "d", "e", "f")
+
+
+def closure(requires: Mapping[str, Iterable[str]], skill: str) -> frozenset[str]:
+    """A skill, and all that it requires, directly or not."""
+    found = {skill}
+    while more := {other for one in found for other in requires.get(one, ())} - found:
+        found |= more
+    return frozenset(found)
+
+
+@st.composite
+def related(draw: st.DrawFn) -> Catalogue:
+    """Skills that require each other and conflict, as the configuration lets them through: none does with its own."""
+    ids = draw(st.lists(st.sampled_from(SKILL_IDS), min_size=1, unique=True))
+    order = draw(st.permutations(ids))
+    requires: dict[str, tuple[str, ...]] = {}
+    for index, id_ in enumerate(order):
+        earlier = st.lists(st.sampled_from(order[:index]), max_size=2, unique=True) if index else st.just([])
+        requires[id_] = tuple(draw(earlier))
+    together = [closure(requires, id_) for id_ in ids]
+    pair = st.tuples(st.sampled_from(ids), st.sampled_from((*ids, "absent")))
+    conflicts = [
+        (one, other)
+        for one, other in draw(st.lists(pair, max_size=3))
+        if one != other and not any({one, other} <= each for each in together)
+    ]
+    skills = [
+        Skill(
+            id_,
+            "",
+            "",
+            "",
+            active=draw(st.sampled_from((False, False, True))),
+            pinned=draw(st.sampled_from((False, False, True))),
+            requires=requires[id_],
+            conflicts=tuple(other for one, other in conflicts if one == id_),
+            exclusive=draw(st.booleans()),
+            idle_limit=draw(st.sampled_from((None, 60.0))),
+        )
+        for id_ in ids
+    ]
+    return Catalogue((), Naming({}), tuple(skills), max_active=draw(st.sampled_from((None, None, 1, 2, 3))))
+
+
 OUR_TAGS = (
     "skills_guide",
     "skill_guide",
