@@ -38,7 +38,7 @@ def served(skill: Skill) -> bool:
 
 def uri_of(skill: str, path: str = "") -> str:
     """The URI of a file or folder of a skill that is served, or of its own folder."""
-    return f"{SCHEME}{skill}/{quote(path)}" if path else f"{SCHEME}{skill}"
+    return f"{SCHEME}{skill}/{quote(path, errors='surrogatepass')}" if path else f"{SCHEME}{skill}"
 
 
 def address(uri: str) -> Address | None:

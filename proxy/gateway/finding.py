@@ -1,5 +1,6 @@
 """The `list` action of `SKILL`: skills by category, tags and search, a page at a time."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -11,6 +12,7 @@ from proxy.ports import SkillFiles, SkillSearch, SkillText
 
 KEPT: Final = 8
 """Catalogues whose texts are kept, so that they are read once."""
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 class Finding:
@@ -28,7 +30,7 @@ class Finding:
         """The page that is asked for; `arguments` are those of `SKILL`, as the client sent them."""
         category, query, page = arguments.get("category"), arguments.get("query"), arguments.get("page", 1)
         tags = tuple(dict.fromkeys(words(arguments.get("tags"))))
-        if isinstance(page, str) and page.isascii() and page.isdigit():
+        if isinstance(page, str) and _NUMBER.fullmatch(page):
             page = int(page)
         if not isinstance(page, int) or isinstance(page, bool) or page < 1:
             return refusal(f"page must be a whole number from 1 on, not {page!r}.")
