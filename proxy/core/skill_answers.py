@@ -8,7 +8,7 @@ from typing import Any, Final
 from proxy.core.catalogue import Catalogue, Skill, SkillFile
 from proxy.core.inventory import items
 from proxy.core.published import DESCRIPTION_LIMIT
-from proxy.core.relations import Blocked, Hindrance
+from proxy.core.relations import Blocked, Hindrance, required
 from proxy.core.skill_tool import PAGE
 from proxy.core.wording import nearest, refusal, result, skill_call, without_our_tags
 
@@ -33,12 +33,13 @@ def listing(
     head = f"{_count(len(found), 'skill')}{what}, current skills: {list(current)!r}"
     if asked and not found:
         head += f"\nNothing matches. There are {_count(len(catalogue.skills), 'skill')} in all."
-    parts = [head, *map(_line, shown)]
+    parts = [without_our_tags(head), *map(_line, shown)]
     structured: dict[str, Any] = {"action": "list", "current_skills": list(current), "skills": shown}
     structured |= {"total": len(found), "page": page, "pages": pages, **asked}
     if page < pages:
-        more = f"page {page} of {pages}: SKILL({json.dumps({'action': 'list', **asked, 'page': page + 1})}) shows more"
-        parts.append(more)
+        call = json.dumps({"action": "list", **asked, "page": page + 1}, ensure_ascii=False)
+        more = f"page {page} of {pages}: SKILL({call}) shows more"
+        parts.append(without_our_tags(more))
         structured["more"] = more
     return result("\n".join(parts), structured)
 
@@ -61,11 +62,11 @@ def files_of(skill: Skill) -> Sequence[SkillFile]:
 
 def files_told(skill: Skill, files: Sequence[SkillFile]) -> str:
     """Which files there are, and how to read one."""
-    example = json.dumps({"action": "read", "skill_name": skill.id, "path": files[0].path}, ensure_ascii=False)
+    call = json.dumps({"action": "read", "skill_name": skill.id, "path": files[0].path}, ensure_ascii=False)
     lines = [f"- {without_our_tags(file.path)} ({_bytes(file.size)})" for file in files[:FILES_SHOWN]]
     if len(files) > FILES_SHOWN:
         lines.append(f"- and {len(files) - FILES_SHOWN} more: read with a folder as path lists what is in it")
-    return f"Files of this skill, read with SKILL({example}):\n" + "\n".join(lines)
+    return f"Files of this skill, read with SKILL({without_our_tags(call)}):\n" + "\n".join(lines)
 
 
 def file(skill: Skill, path: str, content: bytes, current: Sequence[str]) -> dict[str, Any]:
@@ -100,18 +101,20 @@ def no_file(skill: Skill, wanted: str) -> dict[str, Any]:
     files = [one.path for one in files_of(skill)]
     if not files:
         return refusal(f"skill {skill.id} has no files beside its guide.")
-    return refusal(f"skill {skill.id} has no file {wanted!r}. Its files: {nearest(wanted, files)[:FILES_SHOWN]!r}.")
+    told = f"skill {skill.id} has no file {wanted!r}. Its files: {nearest(wanted, files)[:FILES_SHOWN]!r}."
+    return refusal(without_our_tags(told))
 
 
 def too_large(skill: Skill, one: SkillFile) -> dict[str, Any]:
     """The answer to `read` with the path of a file beyond the limit."""
     limit = f"{READ_LIMIT // 1024} KiB"
-    return refusal(f"file {one.path} of skill {skill.id} holds {_bytes(one.size)}, and read gives at most {limit}.")
+    path = without_our_tags(one.path)
+    return refusal(f"file {path} of skill {skill.id} holds {_bytes(one.size)}, and read gives at most {limit}.")
 
 
 def unreadable(skill: Skill, path: str, reason: str) -> dict[str, Any]:
     """The answer to `read` where the file cannot be read at the moment."""
-    return refusal(f"file {path} of skill {skill.id} cannot be read: {reason}.")
+    return refusal(without_our_tags(f"file {path} of skill {skill.id} cannot be read: {reason}."))
 
 
 def blocked(
@@ -120,8 +123,8 @@ def blocked(
     """The answer to a change that is not made: what is in the way, and the call that helps."""
     state = f"current skills: {list(current)!r}"
     who = ", ".join(hindrance.by)
-    free = [skill for skill in hindrance.by if skill not in catalogue.pinned]
-    helps = f" Call {skill_call('offload', free[0])} first." if free else ""
+    first = _first_to_go(hindrance, catalogue, current)
+    helps = "" if first is None else f" Call {skill_call('offload', first)} first."
     subject = f"skill {wanted}"
     if hindrance.skill != wanted:
         subject += f" requires skill {hindrance.skill}, which"
@@ -129,7 +132,7 @@ def blocked(
         case Hindrance.PINNED:
             why = f"skill {wanted} is pinned and stays active, {state}"
         case Hindrance.NEEDED:
-            why = f"skill {wanted} stays active, {who} requires it, {state}.{helps}"
+            why = f"skill {wanted} stays active, since it is required by {who}, {state}.{helps}"
         case Hindrance.CONFLICT:
             why = f"{subject} cannot be active beside {who}, {state}.{helps}"
         case Hindrance.KEPT:
@@ -138,6 +141,18 @@ def blocked(
             why = f"skill {wanted} is one too many: at most {catalogue.max_active} may be active, {state}.{helps}"
     structured = {"action": action, "skill": wanted, "current_skills": list(current), "message": why}
     return result(why, structured, error=True)
+
+
+def _first_to_go(hindrance: Blocked, catalogue: Catalogue, current: Sequence[str]) -> str | None:
+    """A skill that can be offloaded and whose going helps; None where none does."""
+    if hindrance.why is Hindrance.TOO_MANY:
+        helping = [*current]
+    else:
+        helping = [skill for skill in current if not {skill, *required(catalogue, skill)}.isdisjoint(hindrance.by)]
+        if not catalogue.pinned.isdisjoint(helping):
+            return None
+    needed = {*catalogue.pinned, *(other for skill in current for other in required(catalogue, skill))}
+    return next((skill for skill in helping if skill not in needed), None)
 
 
 def besides(skill: Skill, needed: Sequence[str], replaced: Sequence[str]) -> dict[str, tuple[str, Any]]:
@@ -164,13 +179,15 @@ def besides(skill: Skill, needed: Sequence[str], replaced: Sequence[str]) -> dic
 
 def with_expired(answer: dict[str, Any], skills: Collection[str], catalogue: Catalogue) -> dict[str, Any]:
     """`answer` with a word on skills that were offloaded because nobody used them."""
-    told = [_expired(catalogue.by_id[skill]) for skill in sorted(skills) if skill in catalogue.by_id]
-    if not told:
+    gone = [skill for skill in sorted(skills) if skill in catalogue.by_id]
+    if not gone:
         return answer
+    told = [_expired(catalogue.by_id[skill]) for skill in gone]
     first, *others = answer["content"]
-    noted = {**first, "text": "\n".join([first["text"], "", *told])}
-    structured = {**answer.get("structuredContent", {}), "expired": sorted(skills), "notes": told}
-    return {**answer, "content": [noted, *others], "structuredContent": structured}
+    noted = {**answer, "content": [{**first, "text": "\n".join([first["text"], "", *told])}, *others]}
+    if "structuredContent" in answer:  # else it would hide the text from clients that pass on only one of the two
+        noted["structuredContent"] = {**answer["structuredContent"], "expired": gone, "notes": told}
+    return noted
 
 
 def prompt(skill: Skill, text: str) -> dict[str, Any]:
