@@ -71,7 +71,10 @@ class Idling:
             self._last.clear()
             return inf
         due = self._clock() + LONGEST
-        for scope in await self._gate.store.scopes():
+        scopes = frozenset(await self._gate.store.scopes())
+        for ended in self._last.keys() - scopes:  # while something of it was used
+            del self._last[ended]
+        for scope in scopes:
             state = await self._gate.store.get(scope)
             if state is not None:
                 over, next_due = self._look(self._gate.catalogue(scope), scope, state)
