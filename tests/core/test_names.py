@@ -1,6 +1,7 @@
-"""Names under which tools are shown (design rules 19 and 20)."""
+"""Names under which tools and prompts are shown (design rules 19 and 20)."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -86,3 +87,45 @@ def test_a_name_just_within_the_limit_stays_and_one_beyond_is_shortened():
     assert naming.expose("gh", "t" * 12) == "gh__" + "t" * 12
     assert len(naming.expose("gh", "t" * 13)) == 16
     assert naming.altered("gh", "t" * 13)
+
+
+# --- prompts ---------------------------------------------------------------------------------------------------------
+
+ids = st.sets(names | st.sampled_from(("gh__search", "search", "Search", "my skill", "s" * 60)), max_size=4)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), ids=ids, server=st.sampled_from(SERVER_KEYS), data=st.data())
+def test_no_prompt_of_a_server_has_the_name_of_a_skill(naming: Naming, ids: set[str], server: str, data: st.DataObject):
+    """In no letters' case; both are names that every client takes."""
+    naming = replace(naming, skills=frozenset(ids))
+    of_skills = {naming.prompt_of(skill) for skill in ids}
+    wanted = [*ids, *of_skills, *map(str.upper, of_skills)]
+    original = data.draw(names | st.sampled_from(wanted) if wanted else names)
+
+    exposed = naming.expose_prompt(server, original)
+
+    assert exposed.casefold() not in {name.casefold() for name in of_skills}
+    for name in (exposed, *of_skills):
+        assert VALID.fullmatch(name)
+        assert len(name) <= naming.limit
+    assert len(of_skills) == len(ids)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names)
+def test_a_prompt_is_called_as_a_tool_is_where_no_skill_is_called_so(naming: Naming, server: str, original: str):
+    """A pure function of configuration, server and name, too (rule 19)."""
+    assert naming.expose_prompt(server, original) == naming.expose(server, original)
+
+
+def test_the_prompt_of_a_skill_is_called_as_the_skill_is():
+    """Where clients take that; a prompt of a server that would be called so is marked."""
+    naming = Naming({"gh": "gh", "none": ""}, skills=frozenset({"review", "gh__x", "my skill"}))
+
+    assert naming.prompt_of("review") == "review"
+    assert re.fullmatch(r"my_skill_[0-9a-f]{8}", naming.prompt_of("my skill"))
+    assert re.fullmatch(r"Review_[0-9a-f]{8}", naming.expose_prompt("none", "Review"))
+    assert re.fullmatch(r"gh__x_[0-9a-f]{8}", naming.expose_prompt("gh", "x"))
+    assert naming.expose_prompt("gh", "review") == "gh__review"
+    assert naming.expose("gh", "x") == "gh__x"

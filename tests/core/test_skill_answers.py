@@ -1,0 +1,464 @@
+"""What `SKILL` answers beside activating and offloading: lists, guides, files, and why a change is not made."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core import relations
+from proxy.core.catalogue import EVERYTHING, Catalogue, Folder, Skill, SkillFile
+from proxy.core.names import Naming
+from proxy.core.relations import Blocked, Hindrance, begin
+from proxy.core.scope import ScopeState
+from proxy.core.skill_answers import (
+    FILES_SHOWN,
+    READ_LIMIT,
+    besides,
+    blocked,
+    file,
+    files_of,
+    folder,
+    guide,
+    listing,
+    no_file,
+    prompt,
+    too_large,
+    unreadable,
+    with_expired,
+    words,
+)
+from proxy.core.wording import refusal, result
+from tests.core.changes import tried
+from tests.core.strategies import OUR_TAGS, SKILL_IDS, hostile_texts, law, related
+
+BROWSING = Skill("browsing", "Browser", "Web browsing", "Go there, click this.", tools={"browser": EVERYTHING})
+READING = Skill("reading", "Reader", "Reads", "Read slowly.")
+FILES = (SkillFile("SKILL.md", 5), SkillFile("scripts/run.py", 1), SkillFile("data/größe.csv", 12345))
+FILED = Skill("filed", "Filed", "Has files", "", folder=Folder("/skills/filed", "SKILL.md", FILES))
+TAG = re.compile(rf"<\s*(/?)\s*({'|'.join(OUR_TAGS)})\b", re.IGNORECASE)
+
+
+def catalogue(*skills: Skill, most: int | None = None) -> Catalogue:
+    return Catalogue((), Naming({}), skills, max_active=most)
+
+
+def text_of(result: dict[str, Any]) -> str:
+    (block,) = result["content"]
+    assert block["type"] == "text"
+    return block["text"]
+
+
+def listed(*skills: Skill, current: Iterable[str] = (), page: int = 1, **asked: Any) -> dict[str, Any]:
+    return listing(catalogue(*skills), list(current), skills, page=page, asked=asked)
+
+
+def many(count: int) -> list[Skill]:
+    return [Skill(f"s{number}", f"Name {number}", f"What {number} does", "") for number in range(count)]
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_every_skill_and_which_are_active():
+    """Id, name and description; also what is pinned, in both forms."""
+    pinned = Skill("always", "Always", "On", "", pinned=True)
+
+    result = listed(BROWSING, READING, pinned, current=["reading", "always"])
+
+    text = text_of(result)
+    assert text.startswith("3 skills, current skills: ['reading', 'always']\n- browsing: Browser: Web browsing\n")
+    assert "\n- reading (active): Reader: Reads\n" in text
+    assert result["structuredContent"]["current_skills"] == ["reading", "always"]
+    assert result["structuredContent"]["skills"][2] == {
+        "id": "always",
+        "name": "Always",
+        "desc": "On",
+        "active": True,
+        "pinned": True,
+    }
+    assert "pinned" in text
+
+
+def test_the_list_shows_what_a_skill_says_of_itself():
+    """In both forms, where it says so."""
+    skill = replace(READING, category="web", tags=("a", "b"), version="1.2", author="Ann")
+
+    result = listed(skill)
+
+    assert text_of(result).endswith("- reading: Reader: Reads [category web; version 1.2; author Ann; tags a, b]")
+    (shown,) = result["structuredContent"]["skills"]
+    assert {"category": "web", "tags": ["a", "b"], "version": "1.2", "author": "Ann"}.items() <= shown.items()
+
+
+def test_a_long_description_is_cut_in_the_list():
+    """In both forms alike."""
+    result = listed(replace(READING, desc="x" * 5000))
+
+    shown = result["structuredContent"]["skills"][0]["desc"]
+    assert len(shown) == 1024
+    assert shown in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("count", "page", "first", "last", "pages"),
+    [(20, 1, 0, 19, 1), (21, 1, 0, 19, 2), (21, 2, 20, 20, 2), (41, 3, 40, 40, 3)],
+)
+def test_twenty_skills_stand_on_a_page(count: int, page: int, first: int, last: int, pages: int):
+    """How many there are in all, and the call that shows more, stand in both forms."""
+    result = listed(*many(count), page=page, tags=["x"])
+
+    structured = result["structuredContent"]
+    assert [skill["id"] for skill in structured["skills"]] == [f"s{number}" for number in range(first, last + 1)]
+    assert (structured["total"], structured["page"], structured["pages"]) == (count, page, pages)
+    assert re.findall(r"^- (s\d+)", text_of(result), re.MULTILINE) == [skill["id"] for skill in structured["skills"]]
+    call = f'SKILL({{"action": "list", "tags": ["x"], "page": {page + 1}}})'
+    assert (call in text_of(result)) is (call in structured.get("more", "")) is (page < pages)
+
+
+def test_a_page_that_there_is_not_is_refused():
+    """With how many there are."""
+    assert text_of(listed(*many(21), page=3)) == "there is no page 3: the list has 2 pages."
+    assert text_of(listed(page=2)) == "there is no page 2: the list has 1 page."
+    assert listed(page=2)["isError"] is True
+
+
+def test_a_list_that_is_narrowed_says_by_what_and_from_how_many():
+    """Else a model may think that this is all there is."""
+    result = listing(catalogue(BROWSING, READING), [], [], page=1, asked={"query": "größe", "tags": ["a"]})
+
+    assert text_of(result) == (
+        '0 skills, query "größe", tags ["a"], current skills: []\nNothing matches. There are 2 skills in all.'
+    )
+    assert {"query": "größe", "tags": ["a"], "total": 0, "skills": []}.items() <= result["structuredContent"].items()
+
+
+# --- read ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("current", "state"), [(["browsing"], "active"), ([], "not active")])
+def test_a_guide_can_be_read_without_activating(current: list[str], state: str):
+    """The guide, and whether the skill is active."""
+    result = guide(BROWSING, "Go there, click this.", current)
+
+    assert text_of(result) == f"skill browsing ({state})\n\n<skill_guide>Go there, click this.</skill_guide>"
+    assert result["structuredContent"] == {
+        "action": "read",
+        "skill": "browsing",
+        "current_skills": current,
+        "guide": "Go there, click this.",
+    }
+
+
+def test_a_guide_names_the_other_files_and_how_to_read_them():
+    """In both forms; the guide itself is none of them."""
+    result = guide(FILED, "Read the data.", [])
+
+    assert text_of(result).endswith(
+        'Files of this skill, read with SKILL({"action": "read", "skill_name": "filed", "path": "scripts/run.py"}):\n'
+        "- scripts/run.py (1 byte)\n"
+        "- data/größe.csv (12,345 bytes)"
+    )
+    assert result["structuredContent"]["files"] == [
+        {"path": "scripts/run.py", "size": 1},
+        {"path": "data/größe.csv", "size": 12345},
+    ]
+    assert files_of(READING) == []
+
+
+def test_of_very_many_files_the_text_shows_some_and_how_to_see_the_rest():
+    """A model's context is no file browser."""
+    files = tuple(SkillFile(f"f{number}", 1) for number in range(FILES_SHOWN + 3))
+
+    text = text_of(guide(replace(FILED, folder=Folder("/s", "SKILL.md", files)), "", []))
+
+    assert text.count("\n- f") == FILES_SHOWN
+    assert text.endswith("- and 3 more: read with a folder as path lists what is in it")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"print()\r\n", "utf-8"),
+        ("größe".encode(), "utf-8"),
+        (b"", "utf-8"),
+        (b"\xff\x00", "base64"),
+        (b"a\0b", "base64"),
+    ],
+)
+def test_a_file_is_given_as_text_or_as_base64(content: bytes, encoding: str):
+    """As it is, whatever it is; in both forms."""
+    result = file(FILED, "scripts/run.py", content, ["filed"])
+
+    told = result["structuredContent"]["file"]
+    assert (told["path"], told["size"], told["encoding"]) == ("scripts/run.py", len(content), encoding)
+    given = told["content"]
+    assert (b64decode(given) if encoding == "base64" else given.encode()) == content
+    assert f"<skill_file>{given}</skill_file>" in text_of(result)
+    assert encoding in text_of(result)
+
+
+def test_a_folder_lists_what_is_in_it():
+    """In both forms."""
+    result = folder(FILED, "scripts", FILES[1:2], [])
+
+    assert text_of(result) == "skill filed, folder scripts:\n- scripts/run.py (1 byte)"
+    assert result["structuredContent"]["files"] == [{"path": "scripts/run.py", "size": 1}]
+
+
+def test_a_path_that_is_none_is_answered_with_those_that_are():
+    """The nearest first; a skill without files says so."""
+    assert text_of(no_file(FILED, "run.py")) == (
+        "skill filed has no file 'run.py'. Its files: ['scripts/run.py', 'data/größe.csv']."
+    )
+    assert text_of(no_file(READING, "x")) == "skill reading has no files beside its guide."
+    assert no_file(READING, "x")["isError"] is True
+
+
+def test_a_file_that_cannot_be_given_is_refused_with_the_reason():
+    """Its size, or what the system says."""
+    assert text_of(too_large(FILED, SkillFile("big", READ_LIMIT + 1))) == (
+        "file big of skill filed holds 131,073 bytes, and read gives at most 128 KiB."
+    )
+    assert text_of(unreadable(FILED, "gone", "it is gone")) == "file gone of skill filed cannot be read: it is gone."
+
+
+# --- what is in the way ----------------------------------------------------------------------------------------------
+
+
+def refused(whole: Catalogue, current: Iterable[str], action: str, wanted: str) -> str:
+    """The text of a change that is not made; it stands in the structured content, too."""
+    state = ScopeState(active=tuple(current))
+    change = relations.activated if action == "activate" else relations.offloaded
+    hindrance = change(whole, state, wanted)
+    assert isinstance(hindrance, Blocked)
+    answer = blocked(action, wanted, hindrance, whole, state.active)
+    assert answer["isError"] is True
+    assert answer["structuredContent"] == {
+        "action": action,
+        "skill": wanted,
+        "current_skills": [*state.active],
+        "message": text_of(answer),
+    }
+    return text_of(answer)
+
+
+def one(
+    id_: str, *requires: str, conflicts: Iterable[str] = (), exclusive: bool = False, pinned: bool = False
+) -> Skill:
+    skill = Skill(id_, "", "", "", pinned=pinned, exclusive=exclusive)
+    return replace(skill, requires=requires, conflicts=tuple(conflicts))
+
+
+def test_a_pinned_skill_is_not_offloaded():
+    """That is an error: it is not as wished."""
+    text = refused(catalogue(one("a", pinned=True)), ["a"], "offload", "a")
+
+    assert text == "skill a is pinned and stays active, current skills: ['a']"
+
+
+def test_a_skill_that_is_needed_is_not_offloaded():
+    """Those that need it are named, and the one that can go first."""
+    whole = catalogue(one("a"), one("b", "a"), one("c", "b"))
+
+    text = refused(whole, ["a", "b", "c"], "offload", "a")
+
+    assert text == (
+        "skill a stays active, since it is required by b, c, current skills: ['a', 'b', 'c']. "
+        'Call SKILL({"action": "offload", "skill_name": "c"}) first.'
+    )
+
+
+def test_no_call_is_promised_to_help_where_none_does():
+    """What a pinned skill needs stays for good."""
+    whole = catalogue(one("a"), one("b", "a"), one("c", "b", pinned=True), one("d", conflicts=("a",)))
+
+    assert "Call" not in refused(whole, ["a", "b", "c"], "offload", "a")
+    assert "Call" not in refused(whole, ["a", "b", "c"], "activate", "d")
+
+
+def test_a_skill_that_conflicts_is_refused_with_the_call_that_makes_room():
+    """Of what needs the one in the way, if something does; of what is required, who requires it is said."""
+    whole = catalogue(one("a"), one("b", "a"), one("c", conflicts=("a",)), one("d", "c"))
+
+    assert refused(whole, ["a", "b"], "activate", "c") == (
+        "skill c cannot be active beside a, current skills: ['a', 'b']. "
+        'Call SKILL({"action": "offload", "skill_name": "b"}) first.'
+    )
+    assert refused(whole, ["a"], "activate", "d") == (
+        "skill d requires skill c, which cannot be active beside a, current skills: ['a']. "
+        'Call SKILL({"action": "offload", "skill_name": "a"}) first.'
+    )
+
+
+def test_an_exclusive_skill_that_may_not_replace_another_is_refused():
+    """With the one that has to stay."""
+    whole = catalogue(one("a", pinned=True), one("b", conflicts=("a",), exclusive=True))
+
+    assert refused(whole, ["a"], "activate", "b") == (
+        "skill b would take the place of a, which has to stay active, current skills: ['a']."
+    )
+
+
+def test_one_too_many_is_refused_with_one_that_can_go():
+    """Neither a pinned one nor one that another needs."""
+    whole = catalogue(one("p", pinned=True), one("a"), one("b", "a"), one("c"), most=2)
+
+    assert refused(whole, ["p", "a", "b"], "activate", "c") == (
+        "skill c is one too many: at most 2 may be active, current skills: ['p', 'a', 'b']. "
+        'Call SKILL({"action": "offload", "skill_name": "b"}) first.'
+    )
+    none = catalogue(one("p", pinned=True), one("a"), most=0)
+    assert "Call" not in refused(none, ["p"], "activate", "a")
+
+
+@law
+@given(related(), st.lists(st.sampled_from(SKILL_IDS), max_size=6), st.sampled_from(SKILL_IDS), st.booleans())
+def test_the_call_that_a_refusal_spells_helps(whole: Catalogue, before: list[str], wanted: str, activate: bool):
+    """However often one is needed: in the end the change is made, or nothing is promised any more."""
+    state = begin(whole)
+    for skill in before:
+        if skill in whole.by_id:
+            state = tried(relations.activated, whole, state, skill)
+    change, action = (relations.activated, "activate") if activate else (relations.offloaded, "offload")
+    if wanted not in whole.by_id:
+        return
+
+    while isinstance(hindrance := change(whole, state, wanted), Blocked):
+        text = text_of(blocked(action, wanted, hindrance, whole, state.active))
+        calls = re.findall(r"SKILL\((.*?)\)", text)
+        if not calls:
+            requires = {*relations.required(whole, wanted), wanted}
+            fixed = {*whole.pinned, *(one for pinned in whole.pinned for one in relations.required(whole, pinned))}
+            assert hindrance.why is Hindrance.KEPT or not {*state.active} - fixed or fixed & {*hindrance.by, *requires}
+            return
+        (call,) = map(json.loads, calls)
+        after = relations.offloaded(whole, state, call["skill_name"])
+        assert isinstance(after, ScopeState)
+        assert len(after.active) < len(state.active)
+        state = after
+
+
+# --- what else an activation, and any answer, has to say -------------------------------------------------------------
+
+
+def test_an_activation_says_what_came_and_what_went_with_it():
+    """In words and as structured content, by key; nothing where there is nothing."""
+    told = besides(FILED, ["a", "b"], ["c", "d"])
+
+    assert {key: value for key, (_, value) in told.items()} == {
+        "required_skills": ["a", "b"],
+        "replaced_skills": ["c", "d"],
+        "files": [{"path": "scripts/run.py", "size": 1}, {"path": "data/größe.csv", "size": 12345}],
+    }
+    said = "\n".join(text for text, _ in told.values())
+    assert "It requires, and they are active with it: a, b." in said
+    assert 'SKILL({"action": "read", "skill_name": "a"})' in said
+    assert "Offloaded, since they cannot be active beside it: c, d." in said
+    assert "- scripts/run.py (1 byte)" in said
+    assert besides(READING, [], []) == {}
+
+
+IDLE = catalogue(replace(READING, idle_limit=90.0), BROWSING)
+
+
+def test_the_next_answer_tells_which_skills_have_expired():
+    """In both forms; after what the answer itself says."""
+    answer = with_expired(result("done", {"action": "list"}), {"reading", "browsing"}, IDLE)
+
+    notes = [
+        "skill browsing was offloaded: the skill that required it was not used for too long.",
+        "skill reading was offloaded: it was not used for 1.5 minutes.",
+    ]
+    assert text_of(answer) == "\n".join(["done", "", *notes])
+    assert answer["structuredContent"] == {"action": "list", "expired": ["browsing", "reading"], "notes": notes}
+
+
+def test_an_answer_in_words_alone_stays_so():
+    """Structured content that says only half would hide the words from clients that pass on only that."""
+    answer = with_expired(refusal("no"), {"reading"}, IDLE)
+
+    assert text_of(answer).startswith("no\n\nskill reading was offloaded")
+    assert "structuredContent" not in answer
+    assert answer["isError"] is True
+
+
+def test_a_skill_that_is_gone_is_not_told_of():
+    """It does not exist for the client any more."""
+    answer = result("done", {})
+
+    assert with_expired(answer, {"gone"}, IDLE) is answer
+    assert with_expired(answer, {"gone", "reading"}, IDLE)["structuredContent"]["expired"] == ["reading"]
+
+
+@pytest.mark.parametrize(("skill", "how"), [(BROWSING, "To use its tools, call"), (READING, "It brings no tools;")])
+def test_the_prompt_of_a_skill_is_its_guide_and_how_to_activate_it(skill: Skill, how: str):
+    """One message of the user."""
+    told = prompt(skill, "Do this.")
+
+    (message,) = told["messages"]
+    assert message["role"] == "user"
+    text = message["content"]["text"]
+    assert f'SKILL({{"action": "activate", "skill_name": "{skill.id}"}})' in text
+    assert how in text
+    assert text.endswith("<skill_guide>Do this.</skill_guide>")
+    assert told["description"] == skill.desc
+    assert prompt(replace(skill, desc=""), "")["description"] == skill.name
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [(["a", " b "], ["a", "b"]), ("a, b,,", ["a", "b"]), (["", 1, None], []), (None, []), (5, []), ({"a": 1}, [])],
+)
+def test_words_are_understood_as_models_write_them(given: object, understood: list[str]):
+    """A list, or one text with commas; anything else is none."""
+    assert [*words(given)] == understood
+
+
+# --- what others write -----------------------------------------------------------------------------------------------
+
+
+@law
+@given(texts=st.lists(hostile_texts, min_size=9, max_size=9))
+def test_answers_keep_their_shape_whatever_others_write(texts: list[str]):
+    """One frame for a guide and for a file, and no other tag of ours from any name, path, query or reason."""
+    name, desc, usage, path, content, category, tag, reason, query = texts
+    files = (SkillFile("SKILL.md", 1), SkillFile(path or "x", 1), SkillFile(f"x/{path}", READ_LIMIT + 1))
+    skill = Skill(
+        "s",
+        name,
+        desc,
+        usage,
+        category=category,
+        tags=(tag,),
+        version=tag,
+        author=name,
+        folder=Folder("/s", "SKILL.md", files),
+    )
+    others = many(30)
+    framed = {
+        "skill_guide": [
+            text_of(guide(skill, usage, [])),
+            prompt(skill, usage)["messages"][0]["content"]["text"],
+        ],
+        "skill_file": [text_of(file(skill, path, content.encode("utf-8", "replace"), []))],
+    }
+    plain = [
+        text_of(listed(skill, *others, query=query)),
+        text_of(listing(catalogue(skill), [], [], page=1, asked={"category": query, "tags": [query]})),
+        text_of(folder(skill, path, files, [])),
+        text_of(no_file(skill, path)),
+        text_of(too_large(skill, files[2])),
+        text_of(unreadable(skill, path, reason)),
+        *(said for said, _ in besides(skill, ["a"], ["b"]).values()),
+    ]
+
+    for tag_name, answers in framed.items():
+        for text in answers:
+            assert ["".join(found.groups()) for found in TAG.finditer(text)] == [tag_name, f"/{tag_name}"]
+    assert not [text for text in plain if TAG.search(text)]
