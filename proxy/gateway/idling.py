@@ -1,7 +1,7 @@
 """Skills that nobody uses for too long are offloaded by themselves (`max_active_minutes`)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from math import inf
 from typing import Final
@@ -80,7 +80,7 @@ class Idling:
                 over, next_due = self._look(self._gate.catalogue(scope), scope, state)
                 due = min(due, next_due)
                 if over:
-                    await self._offload(scope, over)
+                    await self._offload(scope)
                     await announce(scope)
         return due
 
@@ -94,12 +94,14 @@ class Idling:
         ends = {s: last[s] + catalogue.limited[s] for s in last if (scope, s) not in self._in_use}
         return [s for s in ends if ends[s] <= now], min((end for end in ends.values() if end > now), default=inf)
 
-    async def _offload(self, scope: ScopeId, over: Collection[str]) -> None:
+    async def _offload(self, scope: ScopeId) -> None:
+        """Offload the skills of a scope that are over their limit at the moment of the change."""
         gone: list[str] = []
 
         def end(state: ScopeState) -> ScopeState:
-            idle = [skill for skill in over if (scope, skill) not in self._in_use]
-            after = expired(self._gate.catalogue(scope), state, idle)
+            catalogue = self._gate.catalogue(scope)
+            over, _ = self._look(catalogue, scope, state)
+            after = expired(catalogue, state, over)
             gone[:] = [skill for skill in state.active if skill not in after.active]
             return after
 
