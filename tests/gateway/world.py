@@ -1,5 +1,6 @@
 """Stand-ins for the world around the use cases: servers that are there for good, and a caller."""
 
+import errno
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -7,10 +8,11 @@ from typing import Any
 
 import anyio
 
-from proxy.core.errors import Rejection
+from proxy.core.catalogue import Skill
+from proxy.core.errors import Rejection, Unreadable
 from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId
-from proxy.ports import Caller, ListKind, Status
+from proxy.ports import Caller, ListKind, Manifest, Status
 
 SCOPE = ScopeId("namespace", "a")
 
@@ -68,6 +70,30 @@ class Servers:
         within: float = 0.0,
     ) -> Mapping[str, Rejection]:
         return {}
+
+
+@dataclass
+class Files:
+    """The files of skills, by the skill's id and the path; a skill whose id is in `broken` cannot be read."""
+
+    contents: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+
+    def guide(self, skill: Skill) -> str:
+        if skill.id in self.broken:
+            raise OSError(errno.ENOENT, "it is gone")
+        return f"The guide of {skill.id}."
+
+    async def read(self, skill: Skill, path: str) -> bytes:
+        if skill.id in self.broken or (skill.id, path) not in self.contents:
+            raise Unreadable(skill.id, path, "it is gone")
+        return self.contents[skill.id, path]
+
+    async def manifest(self, skill: Skill) -> Manifest:
+        if skill.id in self.broken:
+            raise Unreadable(skill.id, "SKILL.md", "it is gone")
+        files = {path: (len(content), "00ff") for (id_, path), content in self.contents.items() if id_ == skill.id}
+        return Manifest({"name": skill.id}, files)
 
 
 @dataclass
