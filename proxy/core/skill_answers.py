@@ -137,7 +137,7 @@ def blocked(
             why = f"{subject} cannot be active beside {who}, {state}.{helps}"
         case Hindrance.KEPT:
             why = f"skill {wanted} would take the place of {who}, which has to stay active, {state}."
-        case Hindrance.TOO_MANY:
+        case _:  # TOO_MANY
             why = f"skill {wanted} is one too many: at most {catalogue.max_active} may be active, {state}.{helps}"
     structured = {"action": action, "skill": wanted, "current_skills": list(current), "message": why}
     return result(why, structured, error=True)

@@ -83,6 +83,26 @@ def test_pinned_are_the_skills_that_are_always_active():
     assert CATALOGUE.pinned == frozenset()
 
 
+def test_limited_are_the_skills_that_are_offloaded_by_themselves():
+    """With the seconds that they may be idle; what is pinned stays in any case."""
+    skills = (
+        Skill("short", "", "", "", idle_limit=60.0),
+        Skill("stays", "", "", "", idle_limit=60.0, pinned=True),
+        *SKILLS,
+    )
+
+    assert Catalogue((), Naming({}), skills).limited == {"short": 60.0}
+
+
+def test_each_skill_is_found_by_the_name_of_its_prompt():
+    """In the order of the file."""
+    skills = (*SKILLS, Skill("my skill", "", "", ""))
+    found = Catalogue((), Naming({}), skills).by_prompt
+
+    assert list(found.values()) == list(skills)
+    assert list(found) == [Naming({}).prompt_of(skill.id) for skill in skills]
+
+
 def test_denied_tools_are_denied_at_their_server_alone():
     """Literal names and patterns."""
     assert [CATALOGUE.denies("a", tool) for tool in ("rm", "rmdir", "drop", "ls")] == [True, True, True, False]

@@ -490,6 +490,15 @@ def test_a_tool_that_was_offloaded_is_refused_as_such():
     assert missing(TWO, state, inventory, "gl__x") == Missing(Absence.OFFLOADED, "all", "gl")
 
 
+def test_a_tool_whose_skill_went_by_itself_is_refused_as_such():
+    """Also when another skill that grants it was offloaded by somebody; until the client has been told."""
+    inventory = {"gl": offer("x")}
+    state = ScopeState(offloaded=frozenset({"all", "literal"}), expired=frozenset({"all"}))
+
+    assert missing(TWO, state, inventory, "gl__x") == Missing(Absence.EXPIRED, "all", "gl")
+    assert missing(TWO, relations.told(state), inventory, "gl__x") == Missing(Absence.OFFLOADED, "all", "gl")
+
+
 def test_a_tool_of_an_active_skill_whose_server_is_away_is_unavailable():
     """The active skill counts, not the first in the file: activating another would not help."""
     state = activated(TWO, ScopeState(), "pattern")

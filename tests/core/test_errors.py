@@ -12,6 +12,7 @@ from proxy.core.errors import (
     TooManyScopes,
     Unanswered,
     Unknown,
+    Unreadable,
 )
 from proxy.core.server import HttpServer, StdioServer
 from proxy.core.settings import Settings
@@ -28,6 +29,7 @@ from proxy.core.settings import Settings
         (Rejection(-32000, "their words", {"a": 1}), "their words"),
         (Unanswered(-32603, "ours", server="gh", reason="it answered HTTP 503", ran=True), "ours"),
         (Unknown("Unknown tool: x"), "Unknown tool: x"),
+        (Unreadable("pdf", "a.py", "it is gone"), "file a.py of skill pdf cannot be read: it is gone"),
     ],
 )
 def test_a_failure_says_what_happened(error: ProxyError, said: str):

@@ -1,5 +1,6 @@
 """What servers offer, and which URIs a resource template stands for (rule 6)."""
 
+import json
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.inventory import Offer, is_json, template_matches
+from proxy.core.inventory import Offer, is_json, template_matches, without_lone_surrogates
 from tests.core.strategies import law
 
 
@@ -29,6 +30,40 @@ def test_the_first_of_equal_names_counts():
     offer = Offer.of(tools=[{"name": "a", "description": "first"}, {"name": "b"}, {"name": "a"}])
 
     assert offer.tools == ({"name": "a", "description": "first"}, {"name": "b"})
+
+
+def test_offers_are_the_same_where_their_json_is():
+    """To Python 1, 1.0 and true are equal; to clients they are not."""
+    one, real, true = (Offer.of(tools=[{"name": "a", "x": value}]) for value in (1, 1.0, True))
+
+    assert one.same(Offer.of(tools=[{"name": "a", "x": 1}]))
+    assert not one.same(real)
+    assert not one.same(true)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=[]), max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@law
+@given(json_values)
+def test_halves_of_characters_are_replaced_wherever_they_stand(value: object):
+    """What is left can be told in UTF-8; all else is as it was, and where there are none, the very same object."""
+    whole = without_lone_surrogates(value)
+
+    told = json.dumps(whole, ensure_ascii=False)
+    assert told.encode()
+    given = json.dumps(value, ensure_ascii=False)
+    assert told == "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in given)
+    assert (whole is value) or "\ufffd" in told
+
+
+def test_a_half_in_a_key_is_replaced_too():
+    """Keys are texts as well."""
+    assert without_lone_surrogates({"\ud800": ["a", "\udfff"]}) == {"\ufffd": ["a", "\ufffd"]}
 
 
 def test_entries_are_passed_on_as_the_very_objects_that_came():

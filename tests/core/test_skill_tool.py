@@ -115,6 +115,14 @@ def test_markup_that_is_not_ours_stays_as_it_is():
     assert "a < b, &lt;/skill_desc>, &lt;Skill id=1></skill_desc>" in text
 
 
+def test_skills_beyond_all_measure_are_said_to_be_more():
+    """Without looking at each of them: not even their ids could fit."""
+    text = description(catalogue(*many(1000)), [])
+
+    assert "There are 1000 skills, more than fit here" in text
+    assert len(text) <= DESCRIPTION_LIMIT
+
+
 def test_what_does_not_fit_is_said_to_be_more():
     """Pinned and active skills whole, ids of the others as far as they go, in the order of the file (rule 18)."""
     skills = [*many(100), Skill("pinned", "Pinned", "Stays", "", pinned=True)]

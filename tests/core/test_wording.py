@@ -193,6 +193,25 @@ def test_offloading_says_it_and_what_is_left():
     }
 
 
+def test_offloading_says_what_went_with_it():
+    """In both forms."""
+    result = offloading("top", ["x"], was_active=True, besides=["base", "middle"])
+
+    assert text_of(result) == (
+        "skill top offloaded, current skills: ['x']\n"
+        "Offloaded with it, since no other skill requires them: base, middle."
+    )
+    assert result["structuredContent"]["also_offloaded"] == ["base", "middle"]
+
+
+def test_an_activation_says_what_else_there_is_to_say():
+    """Behind the guide; as structured content by its key."""
+    result = activated(besides={"more": ("There is more.", [1, 2])})
+
+    assert text_of(result).split("\n\n")[1:3] == [f"<skill_guide>{GUIDE}</skill_guide>", "There is more."]
+    assert result["structuredContent"]["more"] == [1, 2]
+
+
 def test_offloading_what_is_not_active_is_no_error():
     """Things are as wished (rule 16)."""
     result = offloading("no such skill", ["reading"], was_active=False, besides=[])
@@ -272,6 +291,13 @@ def test_the_refusal_of_an_offloaded_tool_says_that_it_was():
     inactive, gone = (wording.not_active("t", Missing(why, "s", "gh")) for why in (Absence.INACTIVE, Absence.OFFLOADED))
 
     assert gone == inactive.replace("is not active", "was offloaded")
+
+
+def test_the_refusal_of_a_tool_whose_skill_went_by_itself_says_so():
+    """A model has not done it, and may wonder."""
+    inactive, gone = (wording.not_active("t", Missing(why, "s", "gh")) for why in (Absence.INACTIVE, Absence.EXPIRED))
+
+    assert gone == inactive.replace("is not active", "was offloaded since nobody used it")
 
 
 @law
