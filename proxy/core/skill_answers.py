@@ -205,7 +205,8 @@ def prompt(skill: Skill, text: str) -> dict[str, Any]:
 def _expired(skill: Skill) -> str:
     if skill.idle_limit is None:
         return f"skill {skill.id} was offloaded: the skill that required it was not used for too long."
-    return f"skill {skill.id} was offloaded: it was not used for {skill.idle_limit / 60:g} minutes."
+    minutes = skill.idle_limit / 60
+    return f"skill {skill.id} was offloaded: it was not used for {minutes:g} minute{'' if minutes == 1 else 's'}."
 
 
 def _listed(skill: Skill, current: Collection[str]) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class Skills:
     async def _read_file(self, skill: Skill, path: str, state: ScopeState) -> dict[str, Any]:
         """What is at a path of a skill; only the files that it is known to have can be asked for."""
         files = () if skill.folder is None else skill.folder.files
-        wanted = path.removeprefix("./").rstrip("/")
+        wanted = path.rstrip("/").removeprefix("./")
         one = next((file for file in files if file.path == wanted), None)
         if one is None:
             inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]
