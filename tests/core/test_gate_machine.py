@@ -1,7 +1,7 @@
 """The gate at work, against a model: several scopes over one store, and servers whose offers change."""
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -15,13 +15,13 @@ from proxy.core.decision import decide
 from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
-from proxy.core.profiles import Policy
+from proxy.core.profiles import Policy, Profile
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
-from tests.core.changes import activated, offloaded, tried
+from tests.core.changes import Change, activated, offloaded, tried
 
 T = TypeVar("T")
 
@@ -80,6 +80,12 @@ class Servers:
 
 
 SERVERS = ("gh", "gl", "free")
+TEAM = (
+    Skill("team", "Team", "", "", tools={"gl": Allow.of(["get_a"])}, requires=("first",)),
+    Skill("rival", "Rival", "", "", tools={"gh": Allow.of(["search"])}, conflicts=("all",), exclusive=True),
+)
+"""`team` brings `first` with it; `rival` takes the place of `all`, which cannot come while it is there."""
+TEAM_GRANTS = {"team": {("gl", "get_a")}, "rival": {("gh", "search")}}
 CATALOGUE = Catalogue(
     servers=SERVERS,
     naming=Naming({"gh": "gh", "gl": "gl", "free": ""}),
@@ -88,6 +94,7 @@ CATALOGUE = Catalogue(
         Skill("first", "First", "", "", active=True, tools={"gh": Allow.of(["get_*"])}),
         Skill("all", "All", "", "", tools={"gh": EVERYTHING, "free": EVERYTHING}),
         Skill("guide", "Guide", "", ""),
+        *TEAM,
     ),
     denied={"gh": Allow.of(["rm"])},
 )
@@ -97,6 +104,7 @@ GRANTS = {
     "all": {("gh", name) for name in ("search", "get_a", "get_b", "a.b")}
     | {("free", name) for name in ("search", "get_a", "get_b", "a.b", "rm")},
     "guide": set[tuple[str, str]](),
+    **TEAM_GRANTS,
 }
 """What each skill grants of the tools that the servers may offer, written out."""
 
@@ -107,6 +115,7 @@ OTHER = Catalogue(
         Skill("all", "All", "", "", tools={"gh": Allow.of(["a.b"]), "gl": EVERYTHING}),
         Skill("first", "First", "", "", pinned=True, tools={"gh": Allow.of(["search"])}),
         Skill("guide", "Guide", "", "", active=True),
+        *TEAM,
     ),
     denied={"gl": Allow.of(["rm"])},
 )
@@ -114,29 +123,100 @@ OTHER_GRANTS = {
     "first": {("gh", "search")},
     "all": {("gh", "a.b")} | {("gl", name) for name in ("search", "get_a", "get_b", "a.b")},
     "guide": set[tuple[str, str]](),
+    **TEAM_GRANTS,
 }
 """The same for the other catalogue: `always` is gone, `first` is pinned, and other tools are on the lists."""
 
 
 @dataclass(frozen=True)
+class Part:
+    """What some scopes may use: what each skill grants, which are pinned, which they begin with, and how many fit."""
+
+    grants: Mapping[str, Collection[tuple[str, str]]]
+    pinned: tuple[str, ...] = ()
+    beginning: tuple[str, ...] = ()
+    most: int = 99
+
+
+@dataclass(frozen=True)
 class Configuration:
-    """A policy, what its skills grant, the skills that are pinned and that scopes begin with, and eager servers."""
+    """A policy, what of it is for whom, and the servers that are started with a scope, if they are for it."""
 
     policy: Policy
-    grants: Mapping[str, Collection[tuple[str, str]]]
-    pinned: tuple[str, ...]
-    beginning: tuple[str, ...]
+    everybody: Part
+    of_p: Part
     eager: tuple[str, ...] = ()
 
     @property
     def catalogue(self) -> Catalogue:
         return self.policy.catalogue
 
+    def part(self, scope: ScopeId) -> Part:
+        """What is for `scope`: the user `p` has a profile of its own."""
+        return self.of_p if "p" in scope[1:] else self.everybody
+
+
+def without(grants: Mapping[str, Collection[tuple[str, str]]], *skills: str) -> dict[str, Collection[tuple[str, str]]]:
+    return {skill: tools for skill, tools in grants.items() if skill not in skills}
+
 
 CONFIGURATIONS = (
-    Configuration(Policy(CATALOGUE), GRANTS, ("always",), ("always", "first")),
-    Configuration(Policy(OTHER), OTHER_GRANTS, ("first",), ("first", "guide"), eager=("gl",)),
+    Configuration(
+        Policy(
+            CATALOGUE, (Profile(principal="p", denied=Allow.of(["all"]), active=("guide",)), Profile(namespace="*"))
+        ),
+        everybody=Part(GRANTS, ("always",), ("always", "first")),
+        of_p=Part(without(GRANTS, "all"), ("always",), ("always", "guide")),
+    ),
+    Configuration(
+        Policy(OTHER, (Profile(principal="p", denied=Allow.of(["first"]), max_active=1), Profile(namespace="*"))),
+        everybody=Part(OTHER_GRANTS, ("first",), ("first", "guide")),
+        of_p=Part(without(OTHER_GRANTS, "first", "team"), (), ("guide",), most=1),
+        eager=("gl", "free"),
+    ),
+    Configuration(
+        Policy(CATALOGUE, (Profile(principal="p", allowed=Allow.of(["first", "team"])),)),
+        everybody=Part({}),
+        of_p=Part(without(GRANTS, "always", "all", "guide", "rival"), (), ("first",)),
+        eager=("free",),
+    ),
 )
+
+
+@dataclass
+class Model:
+    """What a scope has: the active skills in order, and those of them that are there for themselves."""
+
+    part: Part
+    active: list[str] = field(default_factory=list)
+    wanted: set[str] = field(default_factory=set)
+
+    def activate(self, skill: str) -> None:
+        """What becomes of it, in the words of this machine's few skills."""
+        if skill == "all" and "rival" in self.active:
+            return
+        staying = [other for other in self.active if (skill, other) != ("rival", "all")]
+        coming = [one for one in (["first", "team"] if skill == "team" else [skill]) if one not in staying]
+        if len({*staying, *coming} - {*self.part.pinned}) > self.part.most:
+            return
+        self.active = staying + coming
+        self.wanted.add(skill)
+
+    def offload(self, skill: str) -> None:
+        """Likewise."""
+        if skill in self.part.pinned or (skill == "first" and "team" in self.active):
+            return
+        going = {skill, "first"} if skill == "team" and not {"first"} & {*self.wanted, *self.part.pinned} else {skill}
+        self.active = [other for other in self.active if other not in going]
+        self.wanted -= going
+
+    def now(self, part: Part) -> "Model":
+        """What is left in another configuration."""
+        model = Model(part)
+        for skill in (*(s for s in self.active if s in self.wanted and s in part.grants), *part.pinned):
+            model.activate(skill)
+        return model
+
 
 TOOLS = ("search", "get_a", "get_b", "a.b", "rm")
 LIMIT = 1
@@ -156,7 +236,7 @@ offered = st.dictionaries(st.sampled_from(SERVERS), st.lists(st.sampled_from(TOO
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Clients come, activate, offload, list and call; servers change, the catalogue does; scopes end."""
+    """Clients come, activate, offload, list and call; servers change, catalogue and profiles do; scopes end."""
 
     @initialize(offers=offered)
     def begin(self, offers: dict[str, list[str]]) -> None:
@@ -165,7 +245,7 @@ class GateMachine(RuleBasedStateMachine):
         self.servers = Servers({})
         self.store = MemoryStore(LIMITS)
         self.gate = Gate(self.now.policy, self.servers, self.store)
-        self.model: dict[ScopeId, list[str]] = {}
+        self.model: dict[ScopeId, Model] = {}
         self.change_offers(offers)
 
     @rule(offers=offered)
@@ -177,36 +257,34 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule(configuration=st.sampled_from(CONFIGURATIONS))
     def adopt(self, configuration: Configuration) -> None:
-        """What is active stays as far as it exists; what is pinned comes."""
+        """What is active stays as far as it is there for its scope; what is pinned there comes."""
         self.now = configuration
         self.gate.adopt(configuration.policy, DEFAULTS, configuration.eager)
         for scope in self.model:  # every decision goes by it at once, whatever the scopes' states still hold
             granted = {(route.server, route.original) for route in done(self._sees(scope)).view.tools.values()}
             assert granted == self._granted(scope)
         done(self.gate.refit())
-        for scope, active in self.model.items():
-            kept = [skill for skill in active if skill in configuration.grants]
-            self.model[scope] = [*kept, *(skill for skill in configuration.pinned if skill not in kept)]
+        for scope, model in self.model.items():
+            self.model[scope] = model.now(configuration.part(scope))
 
     @rule(scope=scopes, skill=skills)
     def activate(self, scope: ScopeId, skill: str) -> None:
-        if skill in self.now.grants and self._comes(scope):
-            done(self.gate.change(scope, lambda state: activated(self.now.catalogue, state, skill)))
-            self.model[scope] = [*self.model[scope], *({skill} - set(self.model[scope]))]
+        if skill in self.now.part(scope).grants and self._comes(scope):
+            self._change(relations.activated, scope, skill)
+            self.model[scope].activate(skill)
 
     @rule(scope=scopes, skill=skills)
     def offload(self, scope: ScopeId, skill: str) -> None:
         if self._comes(scope):
-            done(self.gate.change(scope, lambda state: tried(relations.offloaded, self.now.catalogue, state, skill)))
-            if skill not in self.now.pinned:
-                self.model[scope] = [other for other in self.model[scope] if other != skill]
+            self._change(relations.offloaded, scope, skill)
+            self.model[scope].offload(skill)
 
     @rule(scope=scopes)
     def come(self, scope: ScopeId) -> None:
         known = scope in self.model
         if self._comes(scope):
             state = done(self.gate.state(scope))
-            assert known or state.active == self.now.beginning
+            assert known or state.active == self.now.part(scope).beginning
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -228,41 +306,52 @@ class GateMachine(RuleBasedStateMachine):
     @invariant()
     def every_scope_sees_its_own_and_nothing_else(self) -> None:
         assert set(done(self.store.scopes())) == set(self.model)
-        for scope, active in self.model.items():
-            assert list(done(self.gate.state(scope)).active) == active
+        for scope, model in self.model.items():
+            assert list(done(self.gate.state(scope)).active) == model.active
             sight = done(self._sees(scope))
             assert {(route.server, route.original) for route in sight.view.tools.values()} == self._granted(scope)
 
     @invariant()
     def what_is_listed_is_callable_and_nothing_else(self) -> None:
-        for scope, active in self.model.items():
+        for scope, model in self.model.items():
             sight = done(self._sees(scope))
-            assert [tool["name"] for tool in sight.tools] == ["SKILL", *sight.view.tools]
-            assert sight.view == decide(self.now.catalogue, active, self.servers.offers)
-            assert self.gate.lists(scope, active).tools == set(sight.view.tools)
+            assert [tool["name"] for tool in sight.tools] == [*self._own(scope), *sight.view.tools]
+            assert sight.view == decide(self.now.catalogue, model.active, self.servers.offers)
+            assert self.gate.lists(scope, model.active).tools == set(sight.view.tools)
+
+    @invariant()
+    def every_scope_is_told_of_its_own_skills_alone(self) -> None:
+        for scope, model in self.model.items():
+            sight = done(self._sees(scope))
+            assert {prompt["name"] for prompt in sight.prompts} == model.part.grants.keys()
+            assert {resource["name"] for resource in sight.resources} == model.part.grants.keys()
+            for tool in sight.tools[: len(self._own(scope))]:
+                assert {*tool["inputSchema"]["properties"]["skill_name"]["enum"]} == model.part.grants.keys()
 
     @invariant()
     def every_scope_holds_the_servers_of_what_is_active_in_it(self) -> None:
-        for scope, active in self.model.items():
-            held = {*self.now.catalogue.servers_of(active), *self.now.eager}
-            assert self.servers.held.get(scope, set()) == held, (scope, active)
+        for scope, model in self.model.items():
+            named = {server for skill in model.part.grants for server in self.now.catalogue.by_id[skill].servers}
+            held = {*self.now.catalogue.servers_of(model.active), *named.intersection(self.now.eager)}
+            assert self.servers.held.get(scope, set()) == held, (scope, model)
 
     @invariant()
     def the_stable_list_is_that_of_pinned_skills(self) -> None:
         for scope in self.model:
             names = [tool["name"] for tool in self.gate.sight(scope, self.gate.catalogue(scope).pinned).tools]
-            pinned_tools = [tool for skill in self.now.pinned for tool in self.now.grants[skill]]
+            part = self.model[scope].part
+            pinned_tools = [tool for skill in part.pinned for tool in part.grants[skill]]
             assert names == [
-                "SKILL",
+                *self._own(scope),
                 *(f"{server}__{name}" for server, name in pinned_tools if name in self.offers.get(server, [])),
             ]
 
     @invariant()
     def modern_clients_are_told_of_the_list_that_they_see(self) -> None:
         stable = Gate(self.now.policy, self.servers, self.gate.store, Settings(modern_listing="stable"))
-        for scope, active in self.model.items():
-            for gate, seen in ((self.gate, active), (stable, self.now.catalogue.pinned)):
-                known = gate.lists(scope, active).digests
+        for scope, model in self.model.items():
+            for gate, seen in ((self.gate, model.active), (stable, model.part.pinned)):
+                known = gate.lists(scope, model.active).digests
                 for kind, digest in gate.sight(scope, seen).digests.items():
                     assert known[f"modern {kind}"].startswith(digest)
 
@@ -271,14 +360,23 @@ class GateMachine(RuleBasedStateMachine):
 
     def _granted(self, scope: ScopeId) -> set[tuple[str, str]]:
         there = {(server, name) for server, names in self.offers.items() for name in names}
-        return there & {tool for skill in self.model[scope] for tool in self.now.grants.get(skill, ())}
+        grants = self.now.part(scope).grants
+        return there & {tool for skill in self.model[scope].active for tool in grants.get(skill, ())}
+
+    def _own(self, scope: ScopeId) -> list[str]:
+        """Our own tools: none where no skill is for the scope (rule 15)."""
+        return ["SKILL"] if self.model[scope].part.grants else []
+
+    def _change(self, change: Change, scope: ScopeId, skill: str) -> None:
+        done(self.gate.change(scope, lambda state: tried(change, self.gate.catalogue(scope), state, skill)))
 
     def _comes(self, scope: ScopeId) -> bool:
         """Whether there is room for `scope`; where there is none it is refused, and nobody else suffers."""
         if scope in self.model:
             return True
         if scope.kind == "process" or sum(other.kind == scope.kind for other in self.model) < LIMIT:
-            self.model[scope] = list(self.now.beginning)
+            part = self.now.part(scope)
+            self.model[scope] = Model(part, [*part.beginning], {*part.beginning})
             return True
         with pytest.raises(TooManyScopes):
             done(self.gate.state(scope))
