@@ -56,6 +56,22 @@ def test_the_file_and_its_folders_are_for_nobody_else(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["state.db"]
 
 
+def test_a_file_of_the_first_version_is_taken_over(path: Path, said: Said) -> None:
+    """What is remembered there was active by the client's wish; what others require is remembered from now on."""
+    columns = "kind TEXT NOT NULL, name TEXT NOT NULL, principal TEXT NOT NULL, active TEXT NOT NULL"
+    sql(
+        path,
+        f"CREATE TABLE scope ({columns}, offloaded TEXT, changed REAL, PRIMARY KEY (kind, name, principal))",
+        """INSERT INTO scope VALUES ('namespace', 'a', '', '["x", "y"]', '["z"]', 1)""",
+        f"PRAGMA application_id = {0x6D737078}",
+        "PRAGMA user_version = 1",
+    )
+    assert load(path) == {A: ScopeState(active=("x", "y"), offloaded=frozenset({"z"}))}
+    StateFile(path).write({A: Kept(("x", "y"), frozenset(), 2.0, frozenset({"x"}))})
+    assert load(path) == {A: ScopeState(active=("x", "y"), by_demand=frozenset({"x"}))}
+    assert said == []
+
+
 def test_an_empty_file_is_begun(path: Path, said: Said) -> None:
     """As a program leaves it that makes a temporary one."""
     path.touch()
@@ -95,7 +111,7 @@ def of_a_program_without_a_mark(path: Path) -> None:
 
 def of_a_newer_version(path: Path) -> None:
     a_file_of_ours(path)
-    sql(path, "PRAGMA user_version = 2")
+    sql(path, "PRAGMA user_version = 3")
 
 
 def without_its_table(path: Path) -> None:
@@ -109,7 +125,7 @@ BAD: dict[Callable[[Path], None], str] = {
     overwritten: "",
     of_another_program: "it belongs to another program",
     of_a_program_without_a_mark: "it belongs to another program",
-    of_a_newer_version: "it has version 2, and this program knows 1",
+    of_a_newer_version: "it has version 3, and this program knows 2",
     without_its_table: "no such table: scope",
 }
 
@@ -166,7 +182,7 @@ def test_rows_that_cannot_be_read_are_skipped(path: Path, said: Said) -> None:
         "'namespace', 'n10', '', '[]', 'null', 0",
     ]
     readable = f"'namespace', CAST(x'ff' AS TEXT), '', {good}"
-    sql(path, *(f"INSERT INTO scope VALUES ({row})" for row in (*bad, readable)))  # noqa: S608 - both are above
+    sql(path, *(f"INSERT INTO scope VALUES ({row}, '[]')" for row in (*bad, readable)))  # noqa: S608 - both are above
     assert load(path) == {A: ScopeState(active=("x" * 50,)), ScopeId("namespace", "\ufffd"): ScopeState()}
     assert said == [{"event": "state.rows_skipped", "level": "warning", "file": str(path), "rows": len(bad)}]
     write(path, ScopeId("namespace", "n4"))
