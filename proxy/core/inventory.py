@@ -25,7 +25,8 @@ def without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     JSON can hold them, UTF-8 cannot.
     """
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        told = value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if told == value else told
     if isinstance(value, dict):
         members = cast("Json", value)
         changed = {without_lone_surrogates(key): without_lone_surrogates(member) for key, member in members.items()}
