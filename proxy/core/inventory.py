@@ -3,10 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object as it came."""
+
+SKILLS_LIMIT: Final = 10_000
+"""Skills of one server, at most; it may list more, and they can still be asked for by URI."""
+_DOCUMENT_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*[^/]/SKILL\.md", re.DOTALL)
+"""The URI of a skill's SKILL.md, which is in a folder with a name (SEP-2640)."""
 
 
 def is_json(value: object) -> TypeGuard[Json]:
@@ -53,15 +58,31 @@ def _with_key(key: str, listed: Iterable[object]) -> tuple[Json, ...]:
     return tuple(found.values())
 
 
+def _skills(listed: Iterable[object]) -> Iterable[Json]:
+    """The entries of skills that have what the skills extension wants of them."""
+    for entry in listed:
+        if is_json(entry) and isinstance(uri := entry.get("uri"), str) and _DOCUMENT_URI.fullmatch(uri):
+            front, files = entry.get("frontmatter"), entry.get("resources")
+            described = is_json(front) and all(isinstance(front.get(key), str) for key in ("name", "description"))
+            if described and (files == "dynamic" or isinstance(files, list)):
+                yield entry
+
+
 @dataclass(frozen=True)
 class Offer:
-    """One server's offer; `instructions` are the server's own, as it sent them."""
+    """One server's offer; `instructions` are the server's own, as it sent them.
+
+    `skills`: the entries of the skills that it lists itself. `extension`: its settings of the skills extension, None
+    where it has not declared that.
+    """
 
     tools: tuple[Json, ...] = ()
     resources: tuple[Json, ...] = ()
     templates: tuple[Json, ...] = ()
     prompts: tuple[Json, ...] = ()
     instructions: str | None = None
+    skills: tuple[Json, ...] = ()
+    extension: Json | None = None
 
     @classmethod
     def of(
@@ -72,14 +93,21 @@ class Offer:
         templates: Iterable[object] = (),
         prompts: Iterable[object] = (),
         instructions: str | None = None,
+        skills: Iterable[object] = (),
+        extension: Json | None = None,
     ) -> "Offer":
-        """An offer of the entries that can be asked for; the rest (no name, not an object) is left out."""
+        """An offer of the entries that can be asked for; the rest (no name, not an object) is left out.
+
+        So are skills of a server that has not declared the extension.
+        """
         return cls(
             tools=_with_key("name", tools),
             resources=_with_key("uri", resources),
             templates=_with_key("uriTemplate", templates),
             prompts=_with_key("name", prompts),
             instructions=instructions,
+            skills=() if extension is None else _with_key("uri", _skills(skills))[:SKILLS_LIMIT],
+            extension=extension,
         )
 
     def same(self, other: "Offer") -> bool:

@@ -49,13 +49,15 @@ class OfferFiles:
             return None
         if not is_json(kept) or kept.get("format") != FORMAT:
             return None
-        instructions = kept.get("instructions")
+        instructions, extension = kept.get("instructions"), kept.get("extension")
         return Offer.of(
             tools=items(kept.get("tools")),
             resources=items(kept.get("resources")),
             templates=items(kept.get("templates")),
             prompts=items(kept.get("prompts")),
             instructions=instructions if isinstance(instructions, str) else None,
+            skills=items(kept.get("skills")),
+            extension=extension if is_json(extension) else None,
         )
 
     def keep(self, server: Server, offer: Offer) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
+from math import inf
 from typing import Any, Final
 
 import anyio
@@ -16,7 +17,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from proxy.core.capabilities import LEVELS, least_severe, relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
-from proxy.core.inventory import Json, Offer, is_json, items
+from proxy.core.inventory import SKILLS_LIMIT, Json, Offer, is_json, items
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
@@ -114,15 +115,16 @@ class Connection:
         await self._way.dispatcher.notify(method, None)
 
     async def offer(self, before: Offer | None = None, kinds: Collection[ListKind] = LISTS) -> Offer:
-        """Everything the server offers, all pages of each list; of resources and prompts what can be read.
+        """Everything the server offers, all pages of each list; of resources, skills and prompts what can be read.
 
-        `kinds`: the lists to read; the others are as `before`, as are resources and prompts that cannot be read now.
+        `kinds`: the lists to read, skills along with resources, which their files are; the others are as `before`, as
+        are those but tools that cannot be read now.
 
         Raises:
             CannotStart: its list of tools could not be read.
         """
         has = self._greeting.capabilities
-        offer = before or Offer(instructions=self._greeting.instructions)
+        offer = before or Offer(instructions=self._greeting.instructions, extension=self._greeting.skills)
         if "tools" in kinds:
             try:
                 tools = await self._pages("tools/list", "tools")
@@ -135,6 +137,9 @@ class Connection:
             templates = await self._besides("resources/templates/list", "resourceTemplates", offer.templates)
             read = Offer.of(resources=resources, templates=templates)
             offer = replace(offer, resources=read.resources, templates=read.templates)
+        if "resources" in kinds and offer.extension is not None:
+            skills = await self._besides("skills/list", "skills", offer.skills, most=SKILLS_LIMIT)
+            offer = replace(offer, skills=Offer.of(skills=skills, extension=offer.extension).skills)
         if "prompts" in kinds and has.get("prompts") is not None:
             prompts = await self._besides("prompts/list", "prompts", offer.prompts)
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
@@ -241,16 +246,16 @@ class Connection:
                 log.warning("server.tool_left_out", server=self._server.key, tool=tool["name"], reason=problem)
         return tuple(sound)
 
-    async def _besides(self, method: str, key: str, before: Iterable[object]) -> Iterable[object]:
+    async def _besides(self, method: str, key: str, before: Iterable[object], *, most: float = inf) -> Iterable[object]:
         """A list whose failure costs itself alone: it stays as it was."""
         try:
-            return await self._pages(method, key)
+            return await self._pages(method, key, most)
         except ProxyError as error:
             log.warning("server.list_failed", server=self._server.key, method=method, reason=str(error))
             return before
 
-    async def _pages(self, method: str, key: str) -> list[object]:
-        """Every page of a list; a cursor that comes twice, or too many pages, end it."""
+    async def _pages(self, method: str, key: str, most: float = inf) -> list[object]:
+        """Every page of a list; a cursor that comes twice, too many pages, or more than `most` entries end it."""
         found: list[object] = []
         cursors: set[str] = set()
         params: dict[str, Any] = {}
@@ -262,6 +267,9 @@ class Connection:
                     break
                 raise
             found += items(page.get(key))
+            if len(found) > most:
+                log.warning("server.list_cut", server=self._server.key, method=method, entries=most)
+                break
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor in cursors:
                 break

@@ -12,6 +12,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_V
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from proxy.core.inventory import Json, is_json, items
+from proxy.core.published import EXTENSION
 from proxy.core.server import EraChoice
 from proxy.upstream.stamp import CLIENT_INFO, envelope
 from proxy.wire.dispatcher import NO_ANSWER
@@ -41,6 +42,13 @@ class Greeting:
             capabilities if is_json(capabilities) else {},
             instructions if isinstance(instructions, str) else None,
         )
+
+    @property
+    def skills(self) -> Json | None:
+        """The server's settings of the skills extension; None where it has not declared that."""
+        extensions = self.capabilities.get("extensions")
+        settings = extensions.get(EXTENSION) if is_json(extensions) else None
+        return settings if is_json(settings) else None
 
 
 async def greet(out: Outbound, era: EraChoice, capabilities: Json, over: anyio.Event) -> Greeting:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.inventory import Offer, is_json, template_matches, without_lone_surrogates
+from proxy.core.inventory import SKILLS_LIMIT, Offer, is_json, template_matches, without_lone_surrogates
 from tests.core.strategies import law
 
 
@@ -23,6 +23,59 @@ def test_an_offer_keeps_what_can_be_asked_for():
     )
 
     assert offer == Offer(({"name": "a"},), ({"uri": "x:1"},), ({"uriTemplate": "x:{n}"},), ({"name": "p"},), "theirs")
+
+
+def entry(**parts: object) -> dict[str, object]:
+    """The entry of a skill, sound but for what is said here."""
+    front = {"name": "a", "description": "What it is for."}
+    return {"uri": "skill://a/SKILL.md", "frontmatter": front, "resources": "dynamic", "x": None, **parts}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("skill://a/SKILL.md", "skill://team/a/SKILL.md", "SKILL://a/SKILL.md", "gh+x.1://o/r/SKILL.md"),
+        *("file:///a/SKILL.md", "skill://a\n/SKILL.md", "skill:////a/SKILL.md"),
+    ],
+)
+def test_a_skill_is_at_a_document_in_a_folder_with_a_name(uri: str):
+    """Under any scheme, and passed on as the very object that came."""
+    found = entry(uri=uri, resources=[])
+
+    assert Offer.of(skills=[found], extension={}).skills == (found,)
+    assert Offer.of(skills=[found], extension={}).skills[0] is found
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *(None, "skill://a/SKILL.md", ["skill://a/SKILL.md"], {}),
+        *(
+            entry(uri=uri)
+            for uri in (None, 7, "", "skill://a", "skill://a/skill.md", "skill://a/SKILL.md/", "a/SKILL.md")
+        ),
+        *(entry(uri=uri) for uri in ("skill://SKILL.md", "skill:///SKILL.md", "skill:/a/SKILL.md", "1x://a/SKILL.md")),
+        *(entry(frontmatter=front) for front in (None, [], "a", {}, {"name": "a"}, {"description": "d"})),
+        *(entry(frontmatter=front) for front in ({"name": 1, "description": "d"}, {"name": "a", "description": None})),
+        *(entry(resources=files) for files in (None, {}, "static", 0, True)),
+    ],
+)
+def test_what_is_no_entry_of_a_skill_is_left_out(broken: object):
+    """The sound ones beside it stay."""
+    assert Offer.of(skills=[broken, entry()], extension={}).skills == (entry(),)
+
+
+def test_no_more_skills_are_kept_than_somebody_can_choose_from():
+    """The first ones; of two at one address, one."""
+    many = [entry(uri=f"skill://s{number}/SKILL.md") for number in range(SKILLS_LIMIT + 1)]
+
+    assert Offer.of(skills=[entry(), entry(x=1)], extension={}).skills == (entry(),)
+    assert Offer.of(skills=many, extension={}).skills == tuple(many[:-1])
+
+
+def test_a_server_that_has_not_declared_the_extension_has_no_skills():
+    """Whatever else says so."""
+    assert Offer.of(skills=[entry()]) == Offer()
 
 
 def test_the_first_of_equal_names_counts():

@@ -28,6 +28,10 @@ OFFER = Offer.of(
     templates=[{"uriTemplate": "memo://{day}", "name": "by-day"}],
     prompts=[{"name": "greet"}],
     instructions="Be kind \ud800.",
+    skills=[
+        {"uri": "skill://a/SKILL.md", "frontmatter": {"name": "a", "description": ""}, "resources": "dynamic", "x": 1.0}
+    ],
+    extension={"directoryRead": True, "x-future": None},
 )
 
 FOLDER = "cache/here"
@@ -189,7 +193,9 @@ anything = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
-    content=st.dictionaries(st.sampled_from(["tools", "resources", "templates", "prompts", "instructions"]), anything)
+    content=st.dictionaries(
+        st.sampled_from(["tools", "resources", "templates", "prompts", "instructions", "skills", "extension"]), anything
+    )
 )
 def test_whatever_a_file_says_only_sound_entries_are_read(tmp_path: Path, content: dict[str, object]):
     """Of each list the objects that have a name, or an address."""
@@ -203,6 +209,7 @@ def test_whatever_a_file_says_only_sound_entries_are_read(tmp_path: Path, conten
     for key, entries in (("name", read.tools), ("uri", read.resources), ("name", read.prompts)):
         assert all(isinstance(entry[key], str) and entry[key] for entry in entries)
     assert read.instructions is None or isinstance(read.instructions, str)
+    assert read.extension is None or isinstance(read.extension, dict)
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
