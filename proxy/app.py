@@ -204,7 +204,7 @@ async def running(
             gate=gate,
             listing=listing,
             skills=skills,
-            publishing=Publishing(gate, forwarding, files),
+            publishing=Publishing(gate, listing, forwarding, files),
             subscriptions=subscriptions,
             clients=clients,
             lifetimes=lifetimes,

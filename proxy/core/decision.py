@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Json, Offer, template_matches
+from proxy.core.namespaced import Source, exposed, in_our_scheme, is_file_of, is_folder_of, shown
+from proxy.core.published import DOCUMENT
 from proxy.core.scope import ScopeState
 
 
@@ -33,7 +35,10 @@ CLIENT = Client()
 
 @dataclass(frozen=True)
 class Route:
-    """One exposed name and what it leads to: the server's key, the original name, the definition as it came."""
+    """One exposed name and what it leads to: the server's key, the original name, the definition as it came.
+
+    A resource, or a skill that a server serves, has its URI for a name, and a template itself.
+    """
 
     exposed: str
     server: str
@@ -45,27 +50,63 @@ class Route:
 class View:
     """What an actor can see, in order, and therefore use.
 
-    `tools`, `prompts`: by exposed name. `resources`, `templates`: (server, definition).
+    `tools`, `prompts`: by exposed name. `whole`: of the servers that serve skills, those with all tools granted: what
+    they list is not all they serve. `with_folders`: those that can be asked what is in a folder.
     """
 
     tools: Mapping[str, Route]
     prompts: Mapping[str, Route]
-    resources: tuple[tuple[str, Json], ...]
-    templates: tuple[tuple[str, Json], ...]
+    resources: tuple[Route, ...]
+    templates: tuple[Route, ...]
+    skills: tuple[Route, ...] = ()
+    whole: frozenset[str] = frozenset()
+    with_folders: frozenset[str] = frozenset()
 
     def lister_of(self, uri: str) -> str | None:
         """The first server, in the order of the file, at which the resource `uri` is listed."""
-        return next((server for server, resource in self.resources if resource["uri"] == uri), None)
+        return next((route.server for route in self.resources if route.exposed == uri), None)
 
-    def has_template(self, template: str) -> str | None:
-        """The first server, in the order of the file, that lists `template` itself."""
-        return next((server for server, listed in self.templates if listed["uriTemplate"] == template), None)
+    def has_template(self, template: str) -> Source | None:
+        """The first server, in the order of the file, that lists `template` itself, and how it is written there."""
+        return next(
+            (Source(route.server, route.original) for route in self.templates if route.exposed == template), None
+        )
 
     def template_of(self, uri: str) -> str | None:
-        """The first server, in the order of the file, one of whose templates `uri` matches."""
-        return next(
-            (server for server, template in self.templates if template_matches(template["uriTemplate"], uri)), None
+        """The first server, in the order of the file, one of whose templates `uri` matches; none has one for ours."""
+        if in_our_scheme(uri):
+            return None
+        return next((route.server for route in self.templates if template_matches(route.original, uri)), None)
+
+    def shows(self, source: Source) -> bool:
+        """Whether a resource can be read under its server's name: listed so, or a file of a skill that is visible.
+
+        What else a server serves as skills, it alone knows: where all its tools are granted, it is asked.
+        """
+        server, uri = source
+        return (
+            server in self.whole
+            or self.lister_of(exposed(*source)) is not None
+            or any(is_file_of(skill.definition, uri) for skill in self._skills_of(server))
+            or any(template_matches(t.original, uri) for t in self.templates if _is_under(t, server))
         )
+
+    def shows_skill(self, source: Source) -> bool:
+        """Whether there is, or at a server with all tools granted may be, a skill with its SKILL.md there."""
+        server, uri = source
+        if server in self.whole:
+            return uri.endswith(f"/{DOCUMENT}")
+        return any(skill.original == uri for skill in self._skills_of(server))
+
+    def shows_folder(self, source: Source) -> bool:
+        """Whether the server can be asked what is in that folder, which is of a skill that is visible."""
+        server, uri = source
+        return server in self.with_folders and (
+            server in self.whole or any(is_folder_of(skill.original, uri) for skill in self._skills_of(server))
+        )
+
+    def _skills_of(self, server: str) -> Iterator[Route]:
+        return (skill for skill in self.skills if skill.server == server)
 
 
 class Absence(Enum):
@@ -107,15 +148,24 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
     skills = granting(catalogue, active, actor)
     tools: list[Route] = []
     prompts: list[Route] = []
-    resources: list[tuple[str, Json]] = []
-    templates: list[tuple[str, Json]] = []
+    resources: list[Route] = []
+    templates: list[Route] = []
+    served: list[Route] = []
+    whole: set[str] = set()
+    with_folders: set[str] = set()
     for server, offer in _offers(catalogue, inventory):
         allow = union(skill.tools.get(server, NOTHING) for skill in skills)
         tools += [route for route in _tools(catalogue, server, offer) if allow.allows(route.original)]
         # Rule 6: resources and prompts follow a grant of all tools, or a list of their own.
         listed = EVERYTHING if allow.everything else union(skill.resources.get(server, NOTHING) for skill in skills)
-        resources += [(server, entry) for entry in offer.resources if _lists(listed, entry, "uri", "name")]
-        templates += [(server, entry) for entry in offer.templates if _lists(listed, entry, "uriTemplate", "name")]
+        resources += _listed(listed, server, offer.resources, "uri")
+        templates += _listed(listed, server, offer.templates, "uriTemplate")
+        visible = _skills(listed, server, offer)
+        served += visible
+        if allow.everything and offer.extension is not None:
+            whole.add(server)
+        if (visible or server in whole) and _has_folders(offer):
+            with_folders.add(server)
         named = EVERYTHING if allow.everything else union(skill.prompts.get(server, NOTHING) for skill in skills)
         prompts += [route for route in _prompts(catalogue, server, offer) if named.allows(route.original)]
     two_tools, two_prompts = _met(catalogue, inventory, _tools), _met(catalogue, inventory, _prompts)
@@ -124,6 +174,9 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
         prompts={route.exposed: route for route in prompts if route.exposed not in two_prompts},
         resources=tuple(resources),
         templates=tuple(templates),
+        skills=tuple(served),
+        whole=frozenset(whole),
+        with_folders=frozenset(with_folders),
     )
 
 
@@ -207,5 +260,26 @@ def _prompts(catalogue: Catalogue, server: str, offer: Offer) -> list[Route]:
     ]
 
 
-def _lists(allow: Allow, entry: Json, *keys: str) -> bool:
-    return any(isinstance(value := entry.get(key), str) and allow.allows(value) for key in keys)
+def _listed(allow: Allow, server: str, entries: Iterable[Json], key: str) -> Iterator[Route]:
+    """The resources or templates that are on the list, by what stands at `key` or by name (design rule 6)."""
+    for entry in entries:
+        if allow.allows(entry[key]) or (isinstance(name := entry.get("name"), str) and allow.allows(name)):
+            yield Route(shown(server, entry[key]), server, entry[key], entry)
+
+
+def _skills(allow: Allow, server: str, offer: Offer) -> list[Route]:
+    """The skills that are on the list, by the URI of their SKILL.md or by name."""
+    return [
+        Route(exposed(server, entry["uri"]), server, entry["uri"], entry)
+        for entry in offer.skills
+        if allow.allows(entry["uri"]) or allow.allows(entry["frontmatter"]["name"])
+    ]
+
+
+def _is_under(route: Route, server: str) -> bool:
+    """Whether a resource or template is shown under the name of this server."""
+    return route.server == server and route.exposed != route.original
+
+
+def _has_folders(offer: Offer) -> bool:
+    return offer.extension is not None and offer.extension.get("directoryRead") is True

@@ -32,6 +32,11 @@ def in_our_scheme(uri: str) -> bool:
     return uri[: len(SCHEME)].lower() == SCHEME
 
 
+def in_plain_scheme(uri: str) -> str:
+    """The same URI with `skill://` as we write it, where it is that."""
+    return SCHEME + uri[len(SCHEME) :] if in_our_scheme(uri) else uri
+
+
 def exposed(server: str, uri: str) -> str:
     """The URI under which clients get what `server` has at `uri`."""
     found = _BEFORE_REST.match(uri)

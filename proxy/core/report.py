@@ -58,14 +58,13 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
             if server in inventory:
                 names = _names(kind, inventory[server])
                 problems += [_unmatched(f"server {server}", entry, kind, names) for entry in _idle(allow, names)]
-    nothing = not (view.tools or view.resources or view.templates or view.prompts)
+    nothing = not (view.tools or view.resources or view.templates or view.skills or view.prompts)
     if catalogue.servers_of([skill.id]) and nothing and not problems:
         problems.append("it grants nothing: its servers offer nothing that it lists")
     if not skill.servers and skill.usage is not None and not skill.usage.strip():
         problems.append("it grants nothing and has no usage guide")
-    return SkillReport(
-        skill, tuple(view.tools.values()), len(view.resources) + len(view.templates), len(view.prompts), tuple(problems)
-    )
+    resources = len(view.resources) + len(view.templates) + len(view.skills)
+    return SkillReport(skill, tuple(view.tools.values()), resources, len(view.prompts), tuple(problems))
 
 
 def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Iterator[str]:
@@ -107,9 +106,10 @@ def _names(kind: str, offer: Offer) -> list[str]:
     if kind == "prompt":
         return [prompt["name"] for prompt in offer.prompts]
     entries = (*offer.resources, *offer.templates)
-    return [
+    named = [
         value for entry in entries for key in ("uri", "uriTemplate", "name") if isinstance(value := entry.get(key), str)
     ]
+    return [*named, *(name for skill in offer.skills for name in (skill["uri"], skill["frontmatter"]["name"]))]
 
 
 def _unmatched(where: str, entry: str, kind: str, names: list[str]) -> str:

@@ -11,6 +11,7 @@ from proxy.core.catalogue import NOTHING
 from proxy.core.decision import Absence, Route, View, missing
 from proxy.core.errors import (
     NotDelivered,
+    ProxyError,
     Rejection,
     ServerLost,
     ServerSilent,
@@ -19,6 +20,7 @@ from proxy.core.errors import (
     Unknown,
 )
 from proxy.core.inventory import is_json, items
+from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
 from proxy.core.scope import ScopeId, called, handed_out
 from proxy.gateway.gate import Gate
@@ -28,6 +30,7 @@ from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.gateway")
 
+INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 
 Destination: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -96,18 +99,47 @@ class Forwarding:
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/read` at the server that owns the URI; its result as it came.
 
+        In that of an exposed URI, this one and those beside and below it are exposed again.
+
         Raises:
             Unknown: no such resource exists for the caller.
             ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
             Rejection: the server's own JSON-RPC error.
         """
         uri: str = params["uri"]
+        named = self._named(caller.scope, uri)
 
         async def find() -> Destination | None:
-            server = await self.owner(caller.scope, uri)
-            return None if server is None else (server, params)
+            source = await self.source(caller.scope, uri)
+            return None if source is None else (source.server, {**params, "uri": source.uri})
 
-        return await self._read(caller, "resources/read", find, Unknown(f"Unknown resource: {uri}", uri))
+        result = await self._read(caller, "resources/read", find, Unknown(f"Unknown resource: {uri}", uri))
+        if named is None:
+            return result
+        beside = named.uri[: named.uri.rfind("/") + 1]
+        return exposed_in(named.server, result, "contents", beside)
+
+    async def get_skill(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `skills/get` for an exposed URI at its server; its result with the URIs exposed.
+
+        Raises:
+            Rejection: the caller sees no skill there; or the server's own JSON-RPC error.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+        """
+        unknown = Rejection(INVALID_PARAMS, f"No skill is served at {params['uri']}")
+        server, result = await self._ask(caller, "skills/get", params, View.shows_skill, unknown)
+        return {**result, "skill": exposed_entry(server, result["skill"])} if "skill" in result else result
+
+    async def read_folder(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `resources/directory/read` for an exposed URI at its server; its result with the URIs exposed.
+
+        Raises:
+            Rejection: the caller sees no skill with such a folder; or the server's own JSON-RPC error.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+        """
+        unknown = Rejection(INVALID_PARAMS, f"{params['uri']} is not a directory resource")
+        server, result = await self._ask(caller, "resources/directory/read", params, View.shows_folder, unknown)
+        return exposed_in(server, result, "resources")
 
     async def complete(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `completion/complete` at the server of the prompt or resource; its result as it came.
@@ -124,9 +156,8 @@ class Forwarding:
 
         async def find() -> Destination | None:
             if ref["type"] == "ref/resource":
-                view = await self._view(caller)
-                server = view.has_template(what) or await self.owner(caller.scope, what)
-                return None if server is None else (server, params)
+                source = (await self._view(caller)).has_template(what) or await self.source(caller.scope, what)
+                return None if source is None else (source.server, {**params, "ref": {**ref, "uri": source.uri}})
             found = (await self._view(caller)).prompts.get(what)
             return None if found is None else (found.server, {**params, "ref": {**ref, "name": found.original}})
 
@@ -138,23 +169,57 @@ class Forwarding:
                 return {"completion": {"values": []}}
             raise
 
-    async def owner(self, scope: ScopeId, uri: str) -> str | None:
-        """The server that `uri` is read at (design rule 6): where it is listed, that handed it out, or has a template.
+    async def source(self, scope: ScopeId, uri: str) -> Source | None:
+        """Where `uri` is read (design rule 6): where it is listed, where it was handed out, or where a template fits.
 
-        What was handed out counts while a skill of that server is active.
+        What was handed out counts while a skill of that server is active. What is exposed under a server's name is read
+        there or nowhere.
         """
         state = await self._gate.state(scope)
         catalogue = self._gate.catalogue(scope)
-        if published(catalogue, uri) is not None:  # a file of a skill: no server's, whatever it says
+        plain = in_plain_scheme(uri)
+        if published(catalogue, plain) is not None:  # a file of a skill: no server's, whatever it says
             return None
         view = self._gate.sight(scope, state.active).view
+        if (named := original(plain, catalogue.servers)) is not None:
+            return named if uri == plain and view.shows(named) else None
         giver = state.handed_out.get(uri)
         if giver not in catalogue.servers_of(state.active):
             giver = None
-        return view.lister_of(uri) or giver or view.template_of(uri)
+        server = view.lister_of(uri) or giver or view.template_of(uri)
+        return None if server is None else Source(server, uri)
+
+    def _named(self, scope: ScopeId, uri: str) -> Source | None:
+        """What `uri` is exposed for, if it is under the name of one of the servers."""
+        return original(uri, self._gate.catalogue(scope).servers)
+
+    async def _ask(
+        self,
+        caller: Caller,
+        method: str,
+        params: Mapping[str, Any],
+        shows: Callable[[View, Source], bool],
+        unknown: Rejection,
+    ) -> tuple[str, dict[str, Any]]:
+        """Send a request about an exposed URI to its server, where the view `shows` that; the server, and its result.
+
+        Raises:
+            Rejection: `unknown`, where it does not; or the server's own JSON-RPC error.
+            ServerUnavailable, ServerLost, ServerSilent: the server did not answer.
+        """
+        named = self._named(caller.scope, params["uri"])
+        if named is None:
+            raise unknown
+
+        async def find() -> Destination | None:
+            if not shows(await self._view(caller), named):
+                return None
+            return named.server, {**params, "uri": named.uri}
+
+        return named.server, await self._read(caller, method, find, unknown)
 
     async def _read(
-        self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: Unknown
+        self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: ProxyError
     ) -> dict[str, Any]:
         """Send what changes nothing, and so may run twice, to where `find` says, now and once there is a connection."""
         found = await find()

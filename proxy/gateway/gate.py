@@ -148,15 +148,21 @@ class Gate:
         view = decide(catalogue, active, inventory)
         own = [skill_tool(catalogue, active, self.settings.guidance)] if catalogue.skills else []
         tools = [{**route.definition, "name": route.exposed} for route in view.tools.values()]
-        resources = [*skill_resources(catalogue), *(dict(entry) for _, entry in view.resources)]
-        templates = [*skill_templates(catalogue), *(dict(entry) for _, entry in view.templates)]
+        resources = [
+            *skill_resources(catalogue),
+            *({**route.definition, "uri": route.exposed} for route in view.resources),
+        ]
+        templates = [
+            *skill_templates(catalogue),
+            *({**route.definition, "uriTemplate": route.exposed} for route in view.templates),
+        ]
         prompts = [
             *skill_prompts(catalogue),
             *({**route.definition, "name": route.exposed} for route in view.prompts.values()),
         ]
         digests = {
             "tools": _digest([*own, *tools]),
-            "resources": _digest([resources, templates]),
+            "resources": _digest([resources, templates, [[skill.exposed, skill.definition] for skill in view.skills]]),
             "prompts": _digest(prompts),
         }
         return Sight(

@@ -1,7 +1,8 @@
 """What a caller's lists show."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from proxy.core.decision import Route
 from proxy.core.inventory import Listed
 from proxy.gateway.gate import Gate, Sight
 from proxy.ports import Caller
@@ -29,6 +30,10 @@ class Listing:
     async def prompts(self, caller: Caller) -> Listed:
         """The prompts of all servers that `caller` may see."""
         return (await self._sight(caller)).prompts
+
+    async def skills(self, caller: Caller) -> Sequence[Route]:
+        """The skills of all servers that `caller` may see."""
+        return (await self._sight(caller)).view.skills
 
     def stable(self, caller: Caller) -> bool:
         """Whether the lists of `caller` stay the same whatever is activated (design rule 12)."""

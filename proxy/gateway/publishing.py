@@ -1,6 +1,7 @@
 """Skills for clients that know them (SEP-2640), as resources for those that do not, and as prompts for people.
 
-Each is answered from the catalogue of the caller's scope; what is not ours goes on to the servers.
+Each is answered from the catalogue of the caller's scope; what is not ours goes on to the servers, whose own skills
+stand behind ours.
 """
 
 import mimetypes
@@ -10,16 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxy.core.catalogue import Skill
+from proxy.core.decision import Route
 from proxy.core.errors import Rejection, Unknown, Unreadable
 from proxy.core.inventory import is_json
+from proxy.core.namespaced import exposed_entry
 from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, published, served, uri_of
 from proxy.core.skill_answers import prompt
-from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.forwarding import INVALID_PARAMS, Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.guides import guide_of
+from proxy.gateway.listing import Listing
 from proxy.ports import Caller, Manifest, SkillFiles
 
-INVALID_PARAMS: Final = -32602
 FOLDER: Final = "inode/directory"
 PAGE: Final = 50
 """Skills, or files of a folder, in one answer."""
@@ -31,8 +34,9 @@ COMPLETIONS: Final = 100
 class Publishing:
     """Answers what concerns skills as resources and prompts; `forwarding` answers the rest."""
 
-    def __init__(self, gate: Gate, forwarding: Forwarding, files: SkillFiles) -> None:
+    def __init__(self, gate: Gate, listing: Listing, forwarding: Forwarding, files: SkillFiles) -> None:
         self._gate = gate
+        self._listing = listing
         self._forwarding = forwarding
         self._files = files
 
@@ -91,15 +95,19 @@ class Publishing:
         return {"completion": {"values": values[:COMPLETIONS], **more}}
 
     async def skills(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `skills/list`: the entries of a page of the skills that the caller may use.
+        """Run `skills/list`: the entries of a page of the skills that the caller may use, those of servers last.
 
         Raises:
             Rejection: the cursor is none of ours.
         """
-        known = [skill for skill in self._gate.catalogue(caller.scope).skills if served(skill)]
-        page, more = _page(known, params)
+        theirs = await self._listing.skills(caller)
+        ours = [skill for skill in self._gate.catalogue(caller.scope).skills if served(skill)]
+        page, more = _page([*ours, *theirs], params)
         entries: list[dict[str, Any]] = []
         for skill in page:
+            if isinstance(skill, Route):
+                entries.append(exposed_entry(skill.server, skill.definition))
+                continue
             try:
                 entries.append(_entry(skill, await self._files.manifest(skill)))
             except Unreadable:  # it has just gone, or been changed to what cannot be served
@@ -110,28 +118,30 @@ class Publishing:
         """Run `skills/get`: the entry of one skill, by the URI of its SKILL.md.
 
         Raises:
-            Rejection: the caller may use no skill with that URI.
+            Rejection: the caller may use no skill with that URI; or as `Forwarding.get_skill`.
+            ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.get_skill`.
         """
         uri = _uri(params)
         found = published(self._gate.catalogue(caller.scope), uri)
-        if found is not None and found[1] == DOCUMENT:
-            try:
-                return {"skill": _entry(found[0], await self._files.manifest(found[0]))}
-            except Unreadable as error:
-                raise Rejection(INVALID_PARAMS, f"The skill at {uri} cannot be read: {error.reason}") from None
-        raise Rejection(INVALID_PARAMS, f"No skill is served at {uri}")
+        if found is None or found[1] != DOCUMENT:
+            return await self._forwarding.get_skill(caller, params)
+        try:
+            return {"skill": _entry(found[0], await self._files.manifest(found[0]))}
+        except Unreadable as error:
+            raise Rejection(INVALID_PARAMS, f"The skill at {uri} cannot be read: {error.reason}") from None
 
     async def directory(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/directory/read`: what is directly in a folder of a skill.
 
         Raises:
-            Rejection: the caller may use no skill with such a folder, or the cursor is none of ours.
+            Rejection: the caller may use no skill with such a folder, or the cursor is none of ours; or as
+                `Forwarding.read_folder`.
+            ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.read_folder`.
         """
-        uri = _uri(params)
-        found = published(self._gate.catalogue(caller.scope), uri)
+        found = published(self._gate.catalogue(caller.scope), _uri(params))
         children = None if found is None else _children(*found)
         if children is None:
-            raise Rejection(INVALID_PARAMS, f"{uri} is not a directory resource")
+            return await self._forwarding.read_folder(caller, params)
         page, more = _page(children, params)
         return {"resources": page, **more}
 

@@ -7,6 +7,7 @@ from anyio.abc import TaskGroup
 
 from proxy.core.errors import ProxyError, Unknown
 from proxy.core.inventory import Json
+from proxy.core.namespaced import Source, exposed
 from proxy.core.scope import ScopeId
 from proxy.gateway.forwarding import Forwarding
 from proxy.ports import Caller, Notifier, Subscriber, Upstreams
@@ -34,14 +35,14 @@ class Subscriptions:
             Rejection: the server refuses.
         """
         uri: str = params["uri"]
-        server = await self._forwarding.owner(caller.scope, uri)
-        if server is None:
+        source = await self._forwarding.source(caller.scope, uri)
+        if source is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
         self._wishes.setdefault(_subscriber(caller), set()).add(uri)
-        refused = await self._upstreams.watch(await self._wanted(), (server, caller.scope))
-        if uri in refused:
+        refused = await self._upstreams.watch(await self._wanted(), (source.server, caller.scope))
+        if source.uri in refused:
             await self._unwish(_subscriber(caller), uri)
-            raise refused[uri]
+            raise refused[source.uri]
         return {}
 
     async def unsubscribe(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,14 +82,15 @@ class Subscriptions:
         uri = params.get("uri")
         if not isinstance(uri, str):
             return
+        names = (uri, exposed(server, uri))
         for subscriber, uris in list(self._wishes.items()):
             if scope is not None and subscriber.scope != scope:
                 continue
-            # "This SHOULD be the URI subscribed to, or a sub-resource of it."
             for wished in uris:
-                mine = uri == wished or uri.startswith(wished.rstrip("/") + "/")
-                if mine and await self._owner(subscriber.scope, wished) == server:
-                    self._notifier.updated(subscriber, params)
+                told = next((each for each in names if _is_of(each, wished)), None)
+                source = None if told is None else await self._source(subscriber.scope, wished)
+                if source is not None and source.server == server:
+                    self._notifier.updated(subscriber, {**params, "uri": told})
                     break
 
     async def _wanted(self) -> dict[tuple[str, ScopeId], set[str]]:
@@ -96,17 +98,22 @@ class Subscriptions:
         wanted: dict[tuple[str, ScopeId], set[str]] = {}
         for subscriber, uris in list(self._wishes.items()):
             for uri in list(uris):
-                server = await self._owner(subscriber.scope, uri)
-                if server is not None:
-                    wanted.setdefault((server, subscriber.scope), set()).add(uri)
+                source = await self._source(subscriber.scope, uri)
+                if source is not None:
+                    wanted.setdefault((source.server, subscriber.scope), set()).add(source.uri)
         self._watching = bool(wanted)
         return wanted
 
-    async def _owner(self, scope: ScopeId, uri: str) -> str | None:
+    async def _source(self, scope: ScopeId, uri: str) -> Source | None:
         try:
-            return await self._forwarding.owner(scope, uri)
+            return await self._forwarding.source(scope, uri)
         except ProxyError:  # the scope has ended, and there is no room to begin it again
             return None
+
+
+def _is_of(uri: str, subscribed: str) -> bool:
+    """Whether an update of `uri` is for those who subscribed: "the URI subscribed to, or a sub-resource of it"."""
+    return uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
 
 
 def _subscriber(caller: Caller) -> Subscriber:

@@ -76,8 +76,11 @@ def few(pool: Sequence[str] = ODD_NAMES) -> st.SearchStrategy[Allow]:
     return st.lists(st.sampled_from((*pool, "get_*")), min_size=1, max_size=2).map(Allow.of)
 
 
-uris = st.sampled_from(("file:///a", "file:///b", "gh://repo/1")) | st.text(min_size=1, max_size=8)
-templates = st.sampled_from(("file:///{name}", "gh://repo/{id}", "{+all}", "plain"))
+uris = st.sampled_from(("file:///a", "file:///b", "gh://repo/1", "skill://a/b", "SKILL://a")) | st.text(
+    min_size=1, max_size=8
+)
+templates = st.sampled_from(("file:///{name}", "gh://repo/{id}", "{+all}", "plain", "skill://{name}/{+path}"))
+extensions = st.none() | st.fixed_dictionaries({}, optional={"directoryRead": st.booleans()})
 
 
 def offers(pool: Sequence[str]) -> st.SearchStrategy[Offer]:
@@ -94,6 +97,19 @@ def offers(pool: Sequence[str]) -> st.SearchStrategy[Offer]:
         resources=entries("uri", uris | name),
         templates=entries("uriTemplate", templates),
         prompts=st.lists(st.fixed_dictionaries({"name": name}), max_size=3),
+        skills=st.lists(
+            st.builds(
+                lambda folder, name: {
+                    "uri": f"{folder}/SKILL.md",
+                    "frontmatter": {"name": name, "description": ""},
+                    "resources": "dynamic",
+                },
+                st.sampled_from(("skill://a", "skill://b/c", "gh://repo/s")),
+                name,
+            ),
+            max_size=2,
+        ),
+        extension=extensions,
     )
 
 

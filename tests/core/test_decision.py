@@ -14,6 +14,7 @@ from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.decision import CLIENT, Absence, Missing, Step, View, clashes, decide, granting, missing, union
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.names import Naming
+from proxy.core.namespaced import Source
 from proxy.core.scope import ScopeState
 from tests.core.changes import activated, offloaded, tried
 from tests.core.strategies import (
@@ -69,7 +70,8 @@ def bytes_of(view: View) -> str:
     """A view as a client would get it."""
     tools = [{**route.definition, "name": name} for name, route in view.tools.items()]
     prompts = [{**route.definition, "name": name} for name, route in view.prompts.items()]
-    return json.dumps([tools, prompts, view.resources, view.templates])
+    rest = [(route.exposed, route.server, route.definition) for route in (*view.resources, *view.templates)]
+    return json.dumps([tools, prompts, rest, [(route.exposed, route.definition) for route in view.skills]])
 
 
 @law
@@ -116,8 +118,8 @@ def test_the_view_grows_with_the_active_skills(world: World, data: st.DataObject
 
     assert set(less.tools) <= set(all_of_it.tools)
     assert set(less.prompts) <= set(all_of_it.prompts)
-    for some, more_of_them in ((less.resources, all_of_it.resources), (less.templates, all_of_it.templates)):
-        assert all(entry in more_of_them for entry in some)
+    for kind in ("resources", "templates", "skills", "whole", "with_folders"):
+        assert all(entry in getattr(all_of_it, kind) for entry in getattr(less, kind))
 
 
 @law
@@ -134,6 +136,8 @@ def test_the_list_is_the_same_to_the_byte_however_it_came_about(world: World, da
             resources=world.inventory[server].resources,
             templates=world.inventory[server].templates,
             prompts=world.inventory[server].prompts,
+            skills=world.inventory[server].skills,
+            extension=world.inventory[server].extension,
         )
         for server in shuffled(data.draw, world.inventory)
     }
@@ -180,7 +184,8 @@ def test_resources_and_prompts_come_with_all_tools_or_by_their_own_lists(world: 
             if every_tool or any(on(skill.prompts.get(server), prompt["name"]) for skill in skills):
                 prompts[server, prompt["name"]] = world.catalogue.naming.expose(server, prompt["name"])
 
-    assert Counter(map(repr, (*view.resources, *view.templates))) == Counter(map(repr, resources))
+    found = [(route.server, route.definition) for route in (*view.resources, *view.templates)]
+    assert Counter(map(repr, found)) == Counter(map(repr, resources))
     assert {(route.server, route.original): name for name, route in view.prompts.items()} == {
         prompt: name for prompt, name in prompts.items() if everybody[name] == 1
     }
@@ -360,8 +365,8 @@ def test_all_tools_of_a_server_bring_its_resources_templates_and_prompts():
     both = catalogue(skill("all", {"gh": EVERYTHING}), skill("every", {"gh": Allow.of(["?*"])}))
 
     view = decide(both, ("all",), RICH)
-    assert [entry["uri"] for _, entry in view.resources] == ["gh://readme", "gh://license"]
-    assert [entry["uriTemplate"] for _, entry in view.templates] == ["gh://file/{name}"]
+    assert [route.original for route in view.resources] == ["gh://readme", "gh://license"]
+    assert [route.original for route in view.templates] == ["gh://file/{name}"]
     assert list(view.prompts) == ["gh__review", "gh__explain"]
     assert decide(both, ("every",), RICH) == View(view.tools, {}, (), ())
 
@@ -371,7 +376,7 @@ def test_a_skill_may_list_resources_of_its_own(entry: str):
     """By URI or by name, patterns too; it needs no tool for that (rule 6)."""
     view = decide(catalogue(skill("s", resources={"gh": Allow.of([entry])})), ("s",), RICH)
 
-    assert [resource["uri"] for _, resource in view.resources] == ["gh://readme"]
+    assert [route.exposed for route in view.resources] == ["gh://readme"]
     assert (view.tools, view.prompts, view.templates) == ({}, {}, ())
 
 
@@ -382,8 +387,123 @@ def test_a_skill_may_list_prompts_and_templates_of_its_own():
     view = decide(catalogue(listing), ("s",), RICH)
 
     assert list(view.prompts) == ["gh__review"]
-    assert [entry["name"] for _, entry in view.templates] == ["File"]
+    assert [route.definition["name"] for route in view.templates] == ["File"]
     assert view.resources == ()
+
+
+def served(uri: str, name: str, resources: object = "dynamic") -> Json:
+    """The entry of a skill that a server serves."""
+    return {"uri": uri, "frontmatter": {"name": name, "description": "…"}, "resources": resources}
+
+
+REFUNDS = served("skill://refunds/SKILL.md", "refunds", [{"uri": "skill://refunds/a.md"}])
+DAILY = served("gh://reports/daily/SKILL.md", "daily")
+SERVING: Inventory = {
+    "gh": Offer.of(
+        tools=[{"name": "search"}],
+        resources=[{"uri": "skill://refunds/a.md"}, {"uri": "Skill://x"}, {"uri": "memo://one"}],
+        templates=[{"uriTemplate": "skill://t/{name}"}, {"uriTemplate": "memo://{day}"}],
+        skills=[REFUNDS, DAILY],
+        extension={"directoryRead": True},
+    ),
+    "gl": Offer.of(tools=[{"name": "search"}], skills=[REFUNDS], extension={}),
+}
+ALL_OF_GH = ("skill://server.gh/refunds/SKILL.md", "skill://server.gh/gh:/reports/daily/SKILL.md")
+
+
+def skills_of(view: View) -> list[str]:
+    return [route.exposed for route in view.skills]
+
+
+def seen(*skills: Skill) -> View:
+    """What is seen of `SERVING` with these active."""
+    return decide(catalogue(*skills), [skill.id for skill in skills], SERVING)
+
+
+def test_skills_that_servers_serve_come_with_all_tools_or_by_the_list_of_resources():
+    """By the URI of their document or by their name, in the order of the file; each under its server (rule 6)."""
+    every = skill("all", {"gh": EVERYTHING, "gl": EVERYTHING})
+    assert skills_of(seen(every)) == [*ALL_OF_GH, "skill://server.gl/refunds/SKILL.md"]
+    assert skills_of(seen(skill("tool", {"gh": Allow.of(["*earch"])}))) == []
+    for entry, found in (("refunds", ALL_OF_GH[:1]), ("gh://*", ALL_OF_GH[1:]), ("d*", ALL_OF_GH[1:])):
+        assert skills_of(seen(skill("s", resources={"gh": Allow.of([entry])}))) == list(found)
+    assert skills_of(seen(skill("s", resources={"gh": EVERYTHING}))) == list(ALL_OF_GH)
+
+
+def test_resources_in_our_scheme_stand_under_their_servers_name():
+    """However the scheme is written; all others under their own (rule 6)."""
+    view = seen(skill("all", {"gh": EVERYTHING}))
+
+    assert [route.exposed for route in view.resources] == [
+        "skill://server.gh/refunds/a.md",
+        "skill://server.gh/Skill:/x",
+        "memo://one",
+    ]
+    assert [route.exposed for route in view.templates] == ["skill://server.gh/t/{name}", "memo://{day}"]
+    assert view.has_template("skill://server.gh/t/{name}") == Source("gh", "skill://t/{name}")
+    assert view.has_template("skill://t/{name}") is None
+
+
+@pytest.mark.parametrize("claim", ["skill://{+all}", "{+all}", "skill://echo/SKILL.md"])
+def test_no_template_of_a_server_reaches_into_our_scheme(claim: str):
+    """It may fit, but only under the server's name (rule 6)."""
+    inventory: Inventory = {"gh": Offer.of(templates=[{"uriTemplate": claim}], resources=[{"uri": "Skill://echo"}])}
+    view = decide(catalogue(skill("all", {"gh": EVERYTHING})), ("all",), inventory)
+
+    assert [view.template_of(uri) for uri in ("skill://echo/SKILL.md", "SKILL://echo/SKILL.md")] == [None, None]
+    assert view.lister_of("Skill://echo") is None
+    assert view.shows(Source("gh", "skill://echo/SKILL.md")) is claim.startswith("skill://")
+
+
+@pytest.mark.parametrize(
+    ("listed", "uri", "shown", "as_skill", "as_folder"),
+    [
+        ("refunds", "skill://refunds/SKILL.md", True, True, True),
+        ("refunds", "skill://refunds/a.md", True, False, True),
+        ("refunds", "skill://refunds/b.md", False, False, True),
+        ("refunds", "skill://refunds", False, False, True),
+        ("refunds", "skill://refunds/../other/SKILL.md", False, False, False),
+        ("refunds", "gh://reports/daily/SKILL.md", False, False, False),
+        ("refunds", "memo://one", False, False, False),
+        ("daily", "gh://reports/daily/any/file", True, False, True),
+        ("daily", "gh://reports/other/SKILL.md", False, False, False),
+        ("Skill://x", "Skill://x", True, False, False),
+        ("Skill://x", "skill://x", False, False, False),
+        ("skill://t/*", "skill://t/any", True, False, False),
+        ("memo:*", "memo://one", False, False, False),
+        ("memo:*", "memo://friday", False, False, False),
+    ],
+)
+def test_of_a_skill_that_is_listed_its_own_files_are_seen(
+    listed: str, uri: str, shown: bool, as_skill: bool, as_folder: bool
+):
+    """And nothing beside it; what is shown under its own URI is not shown under its server's name (rule 6)."""
+    view, source = seen(skill("s", resources={"gh": Allow.of([listed])})), Source("gh", uri)
+
+    assert (view.shows(source), view.shows_skill(source), view.shows_folder(source)) == (shown, as_skill, as_folder)
+    other = Source("gl", uri)
+    assert (view.shows(other), view.shows_skill(other), view.shows_folder(other)) == (False, False, False)
+
+
+def test_a_server_with_all_tools_granted_is_asked_for_skills_that_it_does_not_list():
+    """It may serve more than it lists; for folders, where it has said that it can be (rule 6)."""
+    view = seen(skill("all", {"gh": EVERYTHING, "gl": EVERYTHING}))
+
+    for server, folders in (("gh", True), ("gl", False)):
+        assert view.shows_skill(Source(server, "gh://unlisted/SKILL.md"))
+        assert not view.shows_skill(Source(server, "gh://unlisted/README.md"))
+        assert view.shows(Source(server, "gh://unlisted/README.md"))
+        assert view.shows_folder(Source(server, "gh://unlisted")) is folders
+
+
+def test_a_server_that_serves_no_skills_is_asked_for_what_it_lists_alone():
+    """Also when all its tools are granted."""
+    inventory: Inventory = {"gh": Offer.of(tools=[{"name": "search"}], resources=[{"uri": "skill://x"}])}
+    view = decide(catalogue(skill("all", {"gh": EVERYTHING})), ("all",), inventory)
+
+    assert [view.shows(Source("gh", uri)) for uri in ("skill://x", "skill://y")] == [True, False]
+    assert not view.shows_skill(Source("gh", "skill://x/SKILL.md"))
+    assert not view.shows_folder(Source("gh", "skill://x"))
 
 
 def test_a_uri_belongs_to_the_server_that_lists_it_then_to_one_whose_template_fits():
@@ -396,7 +516,7 @@ def test_a_uri_belongs_to_the_server_that_lists_it_then_to_one_whose_template_fi
 
     assert [view.lister_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "")] == ["gh", "gl", None, None]
     assert [view.template_of(uri) for uri in ("x:1", "x:a/1", "x:a/2", "x:b")] == [None, "gh", "gh", None]
-    assert [view.has_template(t) for t in ("x:a/{n}", "x:{n}", "x:a/1")] == ["gh", None, None]
+    assert [view.has_template(t) for t in ("x:a/{n}", "x:{n}", "x:a/1")] == [("gh", "x:a/{n}"), None, None]
     assert View({}, {}, (), ()).lister_of("x:1") is None
 
 

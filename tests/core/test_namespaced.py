@@ -11,6 +11,7 @@ from proxy.core.namespaced import (
     exposed_entry,
     exposed_in,
     in_our_scheme,
+    in_plain_scheme,
     is_file_of,
     is_folder_of,
     is_within,
@@ -100,6 +101,21 @@ def test_a_resource_that_is_shown_is_never_in_our_scheme_but_under_its_server(se
 def test_what_is_below_a_folder_stays_below_it(server: str, folder: str, path: str):
     """So that clients can resolve what a document says of the files beside it."""
     assert exposed(server, f"{folder}/{path}") == f"{exposed(server, folder)}/{path}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("SKILL://a/B", "skill://a/B"),
+        ("skill://a", "skill://a"),
+        ("SKILL:/a", "SKILL:/a"),
+        ("GH://a", "GH://a"),
+        ("", ""),
+    ],
+)
+def test_our_scheme_is_ours_in_any_case(uri: str, plain: str):
+    """As schemes are; nothing else of a URI is written otherwise."""
+    assert in_plain_scheme(uri) == plain
 
 
 @pytest.mark.parametrize(

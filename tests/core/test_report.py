@@ -66,6 +66,22 @@ def test_entries_that_match_nothing_are_named_with_the_nearest_that_would():
     )
 
 
+def test_a_skill_that_a_server_serves_is_granted_as_a_resource_is():
+    """By its name or the URI of its document; counted, and known to be there."""
+    refunds = {
+        "uri": "skill://refunds/SKILL.md",
+        "frontmatter": {"name": "refunds", "description": ""},
+        "resources": "dynamic",
+    }
+    serving = {"gh": Offer.of(skills=[refunds], extension={})}
+
+    for entry in ("refunds", "skill://*"):
+        (found,) = report(catalogue(skill(resources={"gh": Allow.of([entry])})), serving, {}).skills
+        assert (found.resources, found.problems) == (1, ())
+    (found,) = report(catalogue(skill(resources={"gh": Allow.of(["refund"])})), serving, {}).skills
+    assert found.problems == ("server gh offers no resource refund; the nearest is refunds",)
+
+
 def test_where_nothing_is_offered_nothing_is_nearest():
     """No guess is made up."""
     assert of(skill(prompts={"gl": Allow.of(["revue"])})).problems == ("server gl offers no prompt revue",)
