@@ -25,6 +25,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from proxy import __version__
 from proxy.core.capabilities import relayed
 from proxy.core.inventory import Json, is_json
+from proxy.core.published import EXTENSION
 from proxy.ports import Caller
 
 CLIENT_INFO: Mapping[str, str] = {"name": "mcp-skill-proxy", "version": __version__}
@@ -44,11 +45,15 @@ _MODERN_ONLY = frozenset({"inputResponses", "requestState"})
 
 
 def envelope(version: str, capabilities: Json) -> dict[str, Any]:
-    """The `_meta` that every request of the modern era carries (2026-07-28, basic/index)."""
+    """The `_meta` that every request of the modern era carries (2026-07-28, basic/index).
+
+    `capabilities`: what clients can be asked. That skills are understood is said here alone: to the handshake era,
+    `extensions` of a client are not known, and some servers refuse what they do not know.
+    """
     return {
         PROTOCOL_VERSION_META_KEY: version,
         CLIENT_INFO_META_KEY: CLIENT_INFO,
-        CLIENT_CAPABILITIES_META_KEY: capabilities,
+        CLIENT_CAPABILITIES_META_KEY: {**capabilities, "extensions": {EXTENSION: {}}},
     }
 
 

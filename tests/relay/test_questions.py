@@ -192,6 +192,10 @@ DECLARED: list[Json] = [
 ]
 
 
+UNDERSTOOD: Json = {"extensions": {"io.modelcontextprotocol/skills": {}}}
+"""What the proxy says of itself to servers of 2026-07-28; in revisions before, clients have no extensions."""
+
+
 def offered(declared: Json) -> Json:
     return {key: value for key, value in declared.items() if key != "experimental"}
 
@@ -220,7 +224,7 @@ async def test_servers_behind_stdio_see_what_the_client_declared(
             await peer.call(f"{era}__echo")
     assert talks["handshake"].received("initialize")[-1]["params"]["capabilities"] == declared
     meta = talks["modern"].received("tools/call")[-1]["params"]["_meta"]
-    assert meta["io.modelcontextprotocol/clientCapabilities"] == declared
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {**declared, **UNDERSTOOD}
 
 
 @pytest.mark.parametrize("server", ["modern", "shared-modern", "own-modern"])
@@ -233,7 +237,8 @@ async def test_modern_server_sees_what_the_client_of_each_request_declared(
             await peer.skill("activate", server)
             await peer.call(f"{server}__echo", {"marker": f"{namespace}-{number}"})
         (call,) = world.talks[server].of("tools/call", f"{namespace}-{number}")
-        assert call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] == offered(declared)
+        told = call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert told == {**offered(declared), **UNDERSTOOD}
 
 
 UNABLE: list[tuple[Json, str, Json]] = [
