@@ -48,7 +48,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
     assert loaded.secrets == frozenset()
     assert [skill.id for skill in loaded.catalogue.skills if skill.active] == ["clock"]
     assert loaded.catalogue.needed == ("time", "git", "fetch")
-    assert all(skill.desc and len(skill.usage) > 100 for skill in loaded.catalogue.skills)
+    assert all(skill.desc and len(skill.usage or "") > 100 for skill in loaded.catalogue.skills)
 
 
 def test_the_example_shows_every_setting():

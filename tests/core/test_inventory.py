@@ -96,7 +96,7 @@ def test_offers_are_the_same_where_their_json_is():
 
 halves = [st.sampled_from([chr(0xD800), chr(0xDBFF)]), st.sampled_from([chr(0xDC00), chr(0xDFFF)])]
 """First and second halves: never both in one text, where two of them would make a whole."""
-texts = st.one_of(st.text(st.characters(exclude_categories=["Cs"]) | half, max_size=4) for half in halves)
+texts = st.one_of([st.text(st.characters(exclude_categories=["Cs"]) | half, max_size=4) for half in halves])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

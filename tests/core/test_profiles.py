@@ -262,9 +262,9 @@ def test_what_is_decided_is_granted_by_an_active_skill_of_the_profile(case: Case
         assert any(route.server in s.tools and s.tools[route.server].allows(route.original) for s in counted)
     for route in view.prompts.values():
         assert any(grants(s, s.prompts, route.server, route.original) for s in counted)
-    for server, resource in view.resources:
-        assert any(grants(s, s.resources, server, resource["uri"]) for s in counted)
-    assert_silent(case, [*view.tools], [*view.prompts], view.resources)
+    for route in view.resources:
+        assert any(grants(s, s.resources, route.server, route.original) for s in counted)
+    assert_silent(case, [*view.tools], [*view.prompts], [route.definition for route in view.resources])
 
 
 def grants(skill: Skill, lists: Mapping[str, Allow], server: str, name: str) -> bool:

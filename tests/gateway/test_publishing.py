@@ -18,6 +18,7 @@ from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
+from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import COMPLETIONS, INVALID_PARAMS, PAGE, Publishing
 from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
@@ -69,7 +70,7 @@ async def serving(*skills: Skill) -> AsyncGenerator[World]:
     files = Files(dict(CONTENTS))
     async with anyio.create_task_group() as tasks:
         forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
-        yield World(Publishing(gate, forwarding, files), gate, files, server)
+        yield World(Publishing(gate, Listing(gate), forwarding, files), gate, files, server)
         tasks.cancel_scope.cancel()
 
 
@@ -123,17 +124,19 @@ async def test_a_file_that_cannot_be_read_any_more_is_said_to_be(world: World):
 
 
 async def test_what_is_none_of_ours_goes_to_the_servers(world: World):
-    """Also what only looks like ours."""
-    for uri in ("x:1", "skill://my%20skill/SKILL.md"):
-        assert await world.publishing.read_resource(caller(), {"uri": uri}) == {"theirs": True}
+    """But for what only looks like ours: that scheme is no server's."""
+    assert await world.publishing.read_resource(caller(), {"uri": "x:1"}) == {"theirs": True}
+    with pytest.raises(Unknown):
+        await world.publishing.read_resource(caller(), {"uri": "skill://my%20skill/SKILL.md"})
 
-    assert world.asked == ["resources/read", "resources/read"]
+    assert world.asked == ["resources/read"]
 
 
 async def test_a_skill_of_another_profile_is_none_of_ours(world: World):
-    """It is as unknown as one that does not exist: its address goes where any other does."""
+    """It is as unknown as one that does not exist."""
     for uri in ("skill://filed/SKILL.md", "skill://unknown/SKILL.md"):
-        assert await world.publishing.read_resource(STRANGER, {"uri": uri}) == {"theirs": True}
+        with pytest.raises(Unknown, match=f"Unknown resource: {uri}"):
+            await world.publishing.read_resource(STRANGER, {"uri": uri})
     for method in (world.publishing.skill, world.publishing.directory):
         refusals: list[str] = []
         for name in ("filed", "other"):
