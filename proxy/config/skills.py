@@ -178,11 +178,25 @@ def _circle(catalogue: Catalogue, id_: str) -> list[str]:
 
 
 def _clashing_from_the_start(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
-    """The skills that are to be active from the start beside earlier ones with which they conflict, and the reason."""
-    begin = {skill.id: index for index, skill in enumerate(catalogue.skills) if skill.active or skill.pinned}
-    for one, other in {(id_, o) for id_ in begin for o in catalogue.by_id[id_].conflicts if o in begin and o != id_}:
-        later, earlier = sorted((one, other), key=begin.__getitem__, reverse=True)
-        yield later, f"it is active from the start, and so is {earlier}, with which it conflicts"
+    """The skills that are to be active from the start beside earlier ones with which they conflict, and the reason.
+
+    What a skill requires counts with it.
+    """
+    bringers: dict[str, list[str]] = {}
+    for skill in catalogue.skills:
+        if skill.active or skill.pinned:
+            for one in (skill.id, *required(catalogue, skill.id)):
+                bringers.setdefault(one, []).append(skill.id)
+    order = {skill.id: index for index, skill in enumerate(catalogue.skills)}
+    for one in bringers:
+        for other in catalogue.by_id[one].conflicts:
+            if other in bringers and other != one:
+                pair = bringers[one][0], bringers[other][0]
+                earlier, later = sorted(pair, key=order.__getitem__)
+                what = f"{earlier}, with which it conflicts"
+                if {one, other} != {earlier, later}:
+                    what = f"{earlier}, and with them {one} and {other}, which conflict"
+                yield later, f"it is active from the start, and so is {what}"
 
 
 def _skill(one: _Candidate) -> Skill:

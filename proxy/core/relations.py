@@ -139,8 +139,9 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
     if not _sound(catalogue, fresh):
         wanted = [skill for skill in known if skill not in fresh.by_demand]
         wanted += [skill.id for skill in catalogue.skills if skill.pinned]
-        fresh = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
-        fresh = replace(fresh, offloaded=fresh.offloaded | ({*known} - {*fresh.active}))
+        anew = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
+        if ({*anew.active}, anew.by_demand) != ({*known}, fresh.by_demand):  # else there is nothing better to be had
+            fresh = replace(anew, offloaded=anew.offloaded | ({*known} - {*anew.active}))
     return state if fresh == state else fresh
 
 
