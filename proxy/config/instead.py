@@ -6,7 +6,7 @@ from typing import cast
 
 from proxy.config import confidential
 from proxy.config.document import Plain
-from proxy.config.models import ALLOWLISTS, DENIED, SERVERS
+from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILL_PATHS, SKILLS
 from proxy.config.problems import MAYBE_A_SPACE, Place, lacks_a_space, shown
 
 GRANTED: Mapping[str, str] = dict(zip(ALLOWLISTS, ("tools", "resources", "prompts"), strict=True))
@@ -17,8 +17,13 @@ _LONG = 80
 
 
 def of_key(place: Place, value: object) -> str | None:
-    """What to write for a key that Codex has in a server's entry; values are shown only as names of variables."""
+    """What to write for `skills`, or for a key that Codex has in a server's entry.
+
+    Values are shown only as names of variables.
+    """
     match place, value:
+        case ("skill" | "skills" | "skils",), _:
+            return f"did you mean {(SKILLS if isinstance(value, dict) else SKILL_PATHS)!r}?"
         case (_, _, "bearer_token_env_var"), _:
             name = value if isinstance(value, str) and _VARIABLE.fullmatch(value) else "NAME"
             return f'write headers: {{Authorization: "Bearer ${{{name}}}"}}'

@@ -186,7 +186,7 @@ def _in_plain_words(error: ErrorDetails, place: Place) -> str:
     given = error["input"]
     match error["type"]:
         case "extra_forbidden":
-            what = instead.of_key(place, given) if place[0] in SERVERS else None
+            what = instead.of_key(place, given) if place[0] in SERVERS or len(place) == 1 else None
             return f"unknown key: {what or did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
         case "string_type":
             return f"must be text, not {kind_of(given)}"

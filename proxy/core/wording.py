@@ -45,10 +45,12 @@ def without_our_tags(text: str) -> str:
 
 
 def nearest(wanted: str, known: Iterable[str]) -> list[str]:
-    """`known`, those most like `wanted` first, the others in their order."""
-    names = list(known)
+    """`known`, those most like `wanted` first, above all where one begins with the other; the others in their order."""
+    names, asked = list(known), wanted.casefold()
     folded = {name.casefold(): name for name in reversed(names)}
-    close = [folded[match] for match in get_close_matches(wanted.casefold(), folded, n=3, cutoff=0.5)]
+    alike = get_close_matches(asked, folded, n=len(folded) or 1, cutoff=0.5)
+    alike.sort(key=lambda name: not (name.startswith(asked) or asked.startswith(name)))
+    close = [folded[name] for name in alike[:3]]
     return [*close, *(name for name in names if name not in close)]
 
 
