@@ -89,7 +89,7 @@ def test_a_skill_is_what_its_document_says(shelf):
     """The guide stays where it is."""
     file = shelf.put("s/pdf", "metadata: {pinned: true}\nallowed-tools: mcp__git__git_log Read\n")
     skill = shelf.skill()
-    assert (skill.id, skill.name, skill.trusted, skill.root) == ("pdf", "pdf", True, "s")
+    assert (skill.id, skill.name, skill.trusted, skill.shown) == ("pdf", "pdf", True, "s/pdf/SKILL.md")
     assert skill.file == file
     assert (skill.entry.desc, skill.entry.usage, skill.entry.pinned) == ("About pdf.", "", True)
     assert skill.entry.tool_list == {"git": ("git_log",)}
@@ -221,7 +221,7 @@ def test_whatever_is_wrong_with_one_skill_the_others_are_found(shelf):
         file.truncate(1024**4)
     shelf.put("s/h", "tool_lst: x\n")
     found = shelf.find()
-    assert ids(found) == ["a", "h"]
+    assert ids(found) == ["a", "c", "h"]
     assert left_out(found) == [
         (
             "b",
@@ -231,7 +231,6 @@ def test_whatever_is_wrong_with_one_skill_the_others_are_found(shelf):
                 '"x: []" (and 1 more)'
             ),
         ),
-        ("c", "s/c/SKILL.md", "line 4: tool_list.gti: unknown server 'gti': did you mean 'git'?"),
         (
             "d",
             "s/d/SKILL.md",
@@ -262,11 +261,18 @@ def test_nothing_in_a_document_breaks_a_message(shelf):
         )
 
 
-def test_an_untrusted_skill_may_name_servers_that_there_are_not(shelf):
-    """It gets none of them anyway; the file may be right elsewhere."""
-    shelf.put("s/a", "tool_list: {other: []}\n")
-    assert ids(shelf.find(shelf.root(trusted=False))) == ["a"]
-    assert left_out(shelf.find(shelf.root())) != []
+def test_what_a_skill_grants_at_servers_that_there_are_not_is_told_where_it_is_trusted(shelf):
+    """The configuration may say otherwise, which is not known here; an untrusted skill gets none of them anyway."""
+    shelf.put("s/a", "tool_list: {gti: []}\n")
+    (problem,) = shelf.skill().unknown
+    assert str(problem) == "s/a/SKILL.md:4: tool_list.gti: unknown server 'gti': did you mean 'git'?"
+    assert shelf.skill(shelf.root(trusted=False)).unknown == ()
+
+
+def test_a_server_that_a_skill_requires_is_not_told_once_more(shelf):
+    """Without it the skill is not offered anyway."""
+    shelf.put("s/a", "tool_list: {other: []}\nrequires: {servers: [other]}\n")
+    assert shelf.skill().unknown == ()
 
 
 # --- what is no file of a skill ---------------------------------------------------------------------------------------
@@ -525,7 +531,7 @@ def test_the_later_root_counts(shelf):
     shelf.put("s/x")
     shelf.put("t/x")
     found = shelf.find(shelf.root("s"), shelf.root("t"))
-    assert [skill.root for skill in found.skills] == ["t"]
+    assert [skill.shown for skill in found.skills] == ["t/x/SKILL.md"]
     assert found.notes == (
         (
             "s/x/SKILL.md: not used: t/x/SKILL.md has the same id x, and counts because it is in a later folder of "
@@ -557,7 +563,7 @@ def test_an_untrusted_skill_never_takes_the_place_of_a_trusted_one(shelf, roots)
     shelf.put("s/x", ALL)
     shelf.put("t/x", ALL)
     found = shelf.find(*(shelf.root(root, trusted=root == "s") for root in roots))
-    assert [(skill.root, skill.entry.tool_list) for skill in found.skills] == [("s", {"git": ()})]
+    assert [(skill.shown, skill.entry.tool_list) for skill in found.skills] == [("s/x/SKILL.md", {"git": ()})]
     assert found.notes == (
         "t/x/SKILL.md: not used: s/x/SKILL.md has the same id x, and counts because it is in a trusted folder (s)",
     )

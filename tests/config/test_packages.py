@@ -34,6 +34,7 @@ from tests.conftest import ROOT
 
 SKILL = b"---\nname: a-skill\n---\nDo this.\n"
 FILES = {"SKILL.md": SKILL, "scripts/run.py": b"print()\n", "scripts/deep/er/x.txt": b""}
+OTHER = FILES | {"SKILL.md": SKILL.replace(b"a-skill", b"other")}
 MIB = 1024 * 1024
 
 
@@ -236,6 +237,26 @@ def test_what_tools_leave_behind_and_what_may_hold_secrets_is_left_out(tmp_path,
     assert contents(into / "a-skill") == FILES
 
 
+@pytest.mark.parametrize("pack", ARCHIVES)
+def test_an_archive_is_called_what_its_skill_is_whatever_its_folder_is_called(tmp_path, into, pack):
+    """A forge calls the folder in it after the repository and the revision."""
+    skill = put(pack(tmp_path / "x", wrapped(FILES, "the.Skills-1a2b3c4")), into)
+    assert skill.id == "a-skill"
+    assert contents(into / "a-skill") == FILES
+    assert {file.path for file in skill.files} == {*FILES}
+    assert installed(into) == (skill,)
+
+
+@pytest.mark.parametrize("top", ["a-skill", "A_Skill"])
+def test_an_archive_whose_skill_has_no_name_is_called_what_its_folder_is(tmp_path, into, top):
+    source = a_zip(tmp_path / "x", wrapped(FILES, top))
+    if top == "a-skill":
+        assert add(source, into, accept, lambda _: "").id == top
+    else:
+        with pytest.raises(BadPackage, match="cannot be the name of a skill"):
+            add(source, into, accept, lambda _: "")
+
+
 def test_a_zip_that_the_finder_made_is_installed(tmp_path, into):
     put(a_zip(tmp_path / "x.zip", wrapped(FILES) | {"__MACOSX/a-skill/._SKILL.md": b"x"}), into)
     assert contents(into / "a-skill") == FILES
@@ -398,7 +419,7 @@ BAD_IDS = ["A-Skill", "a_skill", "-a", "a-", "a--b", "a" * 65, "repo-1.2", "ä"]
 def test_a_name_that_the_standard_does_not_allow_is_refused_wherever_it_comes_from(tmp_path, into, name):
     sources = [
         a_folder(tmp_path / name, FILES),
-        a_zip(tmp_path / "in", wrapped(FILES, name)),
+        a_zip(tmp_path / "in", wrapped({"SKILL.md": f"name: {name}\n".encode()})),
         a_tgz(tmp_path / "top", {"SKILL.md": f"name: {name}\n".encode()}),
     ]
     for source in sources:
@@ -759,7 +780,7 @@ def test_a_skill_that_a_killed_program_has_put_aside_is_put_back_after_an_hour(t
     ended = subprocess.run([sys.executable, "-c", KILLED, new, into], cwd=ROOT, check=False)
     assert ended.returncode == -signal.SIGKILL
     assert not (into / "a-skill").exists()
-    other = a_zip(tmp_path / "other.zip", wrapped(FILES, "other"))
+    other = a_zip(tmp_path / "other.zip", OTHER)
     (left,) = into.glob(".staging-*")
     make_old(left, hours=0.9)
     put(other, into)
@@ -778,7 +799,7 @@ def test_what_a_killed_program_has_put_aside_is_no_longer_wanted_once_the_skill_
     (left,) = into.glob(".staging-*")
     remove("a-skill", into)
     make_old(left, hours=2)
-    put(a_zip(tmp_path / "other.zip", wrapped(FILES, "other")), into)
+    put(a_zip(tmp_path / "other.zip", OTHER), into)
     assert names_in(into) == [".installed", "other"]
 
 
@@ -949,7 +970,7 @@ def test_no_path_is_taken_for_the_name_of_a_skill_to_remove(tmp_path, into, name
 
 def test_it_is_told_what_has_changed_since_a_skill_was_installed(tmp_path, into):
     put(as_zip(tmp_path), into)
-    put(a_zip(tmp_path / "other.zip", wrapped(FILES, "another")), into)
+    put(a_zip(tmp_path / "other.zip", OTHER), into)
     skill = into / "a-skill"
     (skill / "SKILL.md").write_bytes(SKILL.replace(b"this", b"that"))
     (skill / "scripts" / "run.py").unlink()
@@ -962,7 +983,7 @@ def test_it_is_told_what_has_changed_since_a_skill_was_installed(tmp_path, into)
         (skill / ignored).mkdir()
         (skill / ignored / "x").touch()
     changed, other = installed(into)
-    assert (other.id, other.changes) == ("another", ())
+    assert (other.id, other.changes) == ("other", ())
     assert changed.changes == (
         "changed: SKILL.md",
         r"new: 'bell\x07'",
@@ -1007,7 +1028,7 @@ def damaged(text: str, **changed: object) -> str:
 )
 def test_a_damaged_record_is_told_as_such_beside_the_others(tmp_path, into, damage):
     put(as_zip(tmp_path), into)
-    put(a_zip(tmp_path / "other.zip", wrapped(FILES, "other")), into)
+    put(a_zip(tmp_path / "other.zip", OTHER), into)
     record = into / ".installed" / "a-skill.json"
     record.write_bytes(damage(record.read_text()).encode(errors="surrogateescape"))
     bad, good = installed(into)

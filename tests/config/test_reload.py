@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from proxy.config import reload
 from proxy.config.files import Files
+from proxy.config.library import Library
 from proxy.config.links import way
 from proxy.config.load import load
 from proxy.config.reload import Reload, Watcher
@@ -98,9 +99,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Iterable[Path]]:
     looks: list[Iterable[Path]] = []
     look = reload.digests
 
-    def counted(paths: Iterable[Path]) -> Mapping[Path, str]:
+    def counted(paths: Iterable[Path], roots: Collection[Path]) -> Mapping[Path, str]:
         looks.append(paths)
-        return look(paths)
+        return look(paths, roots)
 
     monkeypatch.setattr(reload, "digests", counted)
     return looks
@@ -435,7 +436,7 @@ async def test_a_missing_file_is_said_once(file: Path, restless: list[Iterable[P
 async def test_whatever_else_is_wrong_with_a_file_is_said_and_ends_nothing(file: Path, monkeypatch: pytest.MonkeyPatch):
     """Also what nobody has thought of; the next change counts again."""
 
-    def fails(path: Path, _environ: Mapping[str, str], files: Files) -> None:
+    def fails(path: Path, _environ: Mapping[str, str], files: Files, _last: Library) -> None:
         files.read(path)
         raise KeyError("unthought-of")
 
@@ -606,7 +607,7 @@ async def test_it_ends_while_it_reads(file: Path, monkeypatch: pytest.MonkeyPatc
     """A file system that does not answer holds up nobody."""
     reading, answered = threading.Event(), threading.Event()
 
-    def stuck(paths: Iterable[Path]) -> Mapping[Path, str]:
+    def stuck(paths: Iterable[Path], _roots: Collection[Path]) -> Mapping[Path, str]:
         reading.set()
         answered.wait(DEADLINE)
         return dict.fromkeys(paths, "")
