@@ -118,6 +118,11 @@ def find(roots: Sequence[Root], servers: Collection[str], reader: Files, last: L
     return search.run(roots, reader)
 
 
+def alike(id_: str) -> str:
+    """What all spellings of an id have in common that people, or file systems, take for the same."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", id_).casefold())
+
+
 class _Found(NamedTuple):
     """A folder with a document. `rank`: the greater counts. `folder`: below its root. `at`: its path, as shown."""
 
@@ -192,7 +197,7 @@ class _Search:
 
     def _contest(self, found: _Found, winners: dict[str, _Found]) -> None:
         """Put a skill in the place of its id, unless one that is there counts more."""
-        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", found.id).casefold())
+        key = alike(found.id)
         other = winners.setdefault(key, found)
         if other is found:
             return
@@ -216,7 +221,7 @@ class _Search:
             return
         name, entry, unserved = document.skill.name, document.skill.entry, document.skill.unserved
         if name and name != found.id:
-            what = f"the name is {_visible(_shortened(name))}, the folder's is {found.id}: they should be the same"
+            what = f"the name is {one_line(name)}, the folder's is {found.id}: they should be the same"
             self._notes.append(str(Problem(found.at, 0, skill_md.NAME, what)))
             unserved = unserved or "its name is not that of its folder"
         if document.skill.trusting and not found.root.trusted:
@@ -271,7 +276,7 @@ class _Search:
             unserved = unserved or f"it has more than {SERVED_FILES} files"
         elif size > SERVED_BYTES:
             unserved = unserved or f"its files are larger than {SERVED_BYTES // 1024**2} MiB"
-        return Folder(found.path, found.document.name, tuple(sorted(files)), unserved=unserved)
+        return Folder(os.path.realpath(found.path), found.document.name, tuple(sorted(files)), unserved=unserved)
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
         first, *others = problems
@@ -314,10 +319,11 @@ def _fault_of_document(found: _Found) -> str:
         case "dangling":
             return "is a link to nothing"
         case _:
-            target = found.document.target
-            if target is not None and not is_within(target, os.path.realpath(found.path)):
-                return "is a link out of its folder, which is not followed: put the file itself here"
-            return ""
+            target, folder = found.document.target, os.path.realpath(found.path)
+            if target is None or _is_part(target, folder):
+                return ""
+            where = "to what is hidden in" if is_within(target, folder) else "out of"
+            return f"is a link {where} its folder, which is not followed: put the file itself here"
 
 
 def _files(found: _Found) -> Iterator[SkillFile]:
@@ -374,11 +380,14 @@ def _shown(root: Root, path: str) -> str:
     return _visible(f"{root.shown.rstrip('/')}/{path}" if path else root.shown)
 
 
+def one_line(text: str) -> str:
+    """`text` as one line that can be read, whatever is in it."""
+    return _visible(_shortened(text))
+
+
 def _printable(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The same, as one line each that can be read, whatever the file holds that they show."""
-    return tuple(
-        replace(each, path=_visible(_shortened(each.path)), what=_visible(_shortened(each.what))) for each in problems
-    )
+    return tuple(replace(each, path=one_line(each.path), what=one_line(each.what)) for each in problems)
 
 
 def _shortened(text: str) -> str:

@@ -3,20 +3,20 @@
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 
-from proxy.config.library import FolderSkill, LeftOut, Library
+from proxy.config.contradictions import Relations, circles, clashing, described, impossible
+from proxy.config.library import FolderSkill, LeftOut, Library, alike, one_line
 from proxy.config.models import SKILLS, SkillEntry
 from proxy.config.problems import Findings, Place
-from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
-from proxy.core.names import Naming
-from proxy.core.relations import conflict, required
+from proxy.config.skill_md import METADATA
+from proxy.core.catalogue import EVERYTHING, Allow, Skill
 
 SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 """How we call the systems that Python calls so."""
+REQUIRES, CONFLICTS = "requires_skills", "conflicts_with"
 _KNOWN_AS = {"darwin": "macos", "mac": "macos", "osx": "macos", "win32": "windows", "win": "windows"}
 
 
@@ -43,7 +43,12 @@ class _Candidate:
 
     @property
     def where(self) -> str:
+        """Its SKILL.md as shown, empty where it has none."""
         return self.found.shown if self.found is not None else ""
+
+    def by_file(self, key: str) -> bool:
+        """Whether it is the file that says what is under `key`, not a folder."""
+        return self.found is None or key in self.over
 
 
 def offered(
@@ -58,55 +63,65 @@ def offered(
     `servers`: whether each server of the file is on. What the file itself has wrong goes to `findings`; what a folder
     has wrong costs that skill alone.
     """
-    candidates = _merged(entries, library, findings)
+    candidates, left_out = _merged(entries, library, findings)
     _check_names(candidates, {*entries, *(one.id for one in (*library.skills, *library.left_out))}, findings)
-    left_out = [*library.left_out]
 
     def leave_out(reasons: Mapping[str, str]) -> None:
-        left_out.extend(LeftOut(id_, candidates.pop(id_).where, why) for id_, why in reasons.items())
+        left_out.extend(LeftOut(id_, candidates.pop(id_).where, one_line(why)) for id_, why in reasons.items())
 
-    leave_out({id_: why for id_, one in candidates.items() if (why := _ineligible(one, servers, environ))})
-    while reasons := _lacking(candidates) or _contradictory(candidates, findings):
+    absent = _absent({name for one in candidates.values() for name in one.entry.requires.bins}, environ)
+    leave_out({id_: why for id_, one in candidates.items() if (why := _ineligible(one, servers, environ, absent))})
+    leave_out(_lacking(candidates))
+    _check_relations(candidates, findings)
+    while reasons := _contradictory(candidates):
         leave_out(reasons)
+        leave_out(_lacking(candidates))
     return Offered(tuple(_skill(one) for one in candidates.values()), tuple(left_out))
 
 
-def _merged(entries: Mapping[str, SkillEntry], library: Library, findings: Findings) -> dict[str, _Candidate]:
-    """The skills of the file, over those of folders where both have them; then the other ones of folders."""
+def _merged(
+    entries: Mapping[str, SkillEntry], library: Library, findings: Findings
+) -> tuple[dict[str, _Candidate], list[LeftOut]]:
+    """The skills of the file, laid over those of folders, then the other ones of these; and those left out so far."""
     folders = {found.id: found for found in library.skills}
-    folded = {id_.casefold(): id_ for id_ in entries}
+    unusable = {left.id: left for left in library.left_out}
     merged: dict[str, _Candidate] = {}
     for id_, entry in entries.items():
         found, place = folders.get(id_), (SKILLS, id_)
         if found is None:
+            if left := unusable.pop(id_, None):
+                findings.note(place, f"stands alone, as {left.file} cannot be used: {left.why}")
             merged[id_] = _Candidate(id_, entry, None, place)
             continue
         over = {name: getattr(entry, name) for name in entry.model_fields_set}
-        findings.note(
-            place, f"laid over {found.shown}: {', '.join(over)}" if over else f"adds nothing to {found.shown}"
-        )
+        named = ", ".join(name for name in SkillEntry.model_fields if name in over)
+        findings.note(place, f"laid over {found.shown}: {named}" if over else f"adds nothing to {found.shown}")
         merged[id_] = _Candidate(id_, found.entry.model_copy(update=over), found, place, frozenset(over))
+    twins = {alike(id_): id_ for id_ in reversed([*entries])}
     for id_, found in folders.items():
-        twin = folded.get(id_.casefold())
+        twin = twins.get(alike(id_))
         if twin is None:
             merged[id_] = _Candidate(id_, found.entry, found)
-        elif twin != id_:
-            findings.note((SKILLS, twin), f"{found.shown} is left out: its name differs from this one in case alone")
-    return merged
+        elif id_ not in entries:
+            findings.note((SKILLS, twin), f"{found.shown} is not used: {id_} is the same id but for its spelling")
+    return merged, [*unusable.values()]
 
 
-def _ineligible(one: _Candidate, servers: Mapping[str, bool], environ: Mapping[str, str]) -> str:
-    """Why a skill cannot be offered here, empty where it can."""
+def _ineligible(
+    one: _Candidate, servers: Mapping[str, bool], environ: Mapping[str, str], absent: Collection[str]
+) -> str:
+    """Why a skill cannot be offered here, empty where it can; `absent`: the programs that are not here."""
     if not one.entry.enabled:
         return "it is switched off: enabled: false"
     requires = one.entry.requires
     here = SYSTEMS.get(sys.platform, sys.platform)
-    missing = [f"the program {name} is not on PATH" for name in requires.bins if not _on_path(name, environ)]
+    missing = [f"the program {name} is not on PATH" for name in requires.bins if name in absent]
     missing += [f"the variable {name} is not set" for name in requires.env if not environ.get(name)]
     if requires.os and here not in {_KNOWN_AS.get(name.lower(), name.lower()) for name in requires.os}:
         missing.append(f"it is for {', '.join(requires.os)}, and this is {here}")
-    unknown = [] if one.found is None else [p for p in one.found.unknown if not p.path.startswith(tuple(one.over))]
-    missing += [f"{problem.path}: {problem.what}" for problem in unknown]
+    for problem in one.found.unknown if one.found is not None else ():
+        if not one.by_file(problem.path.removeprefix(f"{METADATA}.").partition(".")[0]):
+            missing.append(f"{problem.path}: {problem.what}")
     for name in requires.servers:
         if name not in servers:
             missing.append(f"there is no server {name} in the configuration")
@@ -115,88 +130,78 @@ def _ineligible(one: _Candidate, servers: Mapping[str, bool], environ: Mapping[s
     return "; ".join(missing)
 
 
-def _on_path(name: str, environ: Mapping[str, str]) -> bool:
-    beside = str(Path(sys.executable).parent)
-    return any(shutil.which(name, path=path) for path in (beside, environ.get("PATH", os.defpath)))
+def _absent(programs: Iterable[str], environ: Mapping[str, str]) -> frozenset[str]:
+    """Those that are neither beside the running interpreter nor on PATH."""
+    search = (str(Path(sys.executable).parent), environ.get("PATH", os.defpath))
+    return frozenset(name for name in programs if not any(shutil.which(name, path=path) for path in search))
 
 
 def _check_names(candidates: Mapping[str, _Candidate], known: Collection[str], findings: Findings) -> None:
     """Name the skills that the file speaks of and that there are not; folders may speak of what is not here."""
     for one in candidates.values():
-        for relation in ("requires_skills", "conflicts_with"):
-            for index, other in enumerate(
-                getattr(one.entry, relation) if relation in one.over or not one.found else ()
-            ):
+        for relation in (REQUIRES, CONFLICTS):
+            others: tuple[str, ...] = getattr(one.entry, relation) if one.by_file(relation) else ()
+            for index, other in enumerate(others):
                 if other not in known:
                     findings.unknown_skill((SKILLS, one.id, relation, index), other, known)
 
 
 def _lacking(candidates: Mapping[str, _Candidate]) -> Mapping[str, str]:
-    """The skills that cannot be offered for want of one that they require, with the reason."""
-    reasons: dict[str, str] = {}
+    """The skills that cannot be offered for want of one that they require, directly or not, with the reason."""
+    needing: dict[str, list[str]] = {}
     for id_, one in candidates.items():
-        if absent := [other for other in one.entry.requires_skills if other not in candidates]:
-            reasons[id_] = f"it requires the skill {absent[0]}, which is not offered"
-    return reasons
+        for other in one.entry.requires_skills:
+            needing.setdefault(other, []).append(id_)
+    absent = [other for other in needing if other not in candidates]
+    reasons: dict[str, str] = {}
+    for other in absent:
+        new = [id_ for id_ in needing.get(other, ()) if id_ not in reasons]
+        reasons |= dict.fromkeys(new, f"it requires the skill {other}, which is not offered")
+        absent += new
+    return {id_: reasons[id_] for id_ in candidates if id_ in reasons}
 
 
-def _contradictory(candidates: Mapping[str, _Candidate], findings: Findings) -> Mapping[str, str]:
-    """The skills of folders that can never be as they are to be, with the reason; those of the file are problems."""
-    catalogue = Catalogue((), Naming({}), tuple(_skill(one) for one in candidates.values()))
-    faults = [(id_, why) for id_ in candidates if (why := _contradiction(catalogue, id_))]
-    faults += _clashing_from_the_start(catalogue)
-    for id_, why in faults:
-        if (place := candidates[id_].place) is not None:
-            findings.problem(place, why)
-    return {id_: why for id_, why in faults if candidates[id_].place is None}
+def _relations(candidates: Mapping[str, _Candidate], *, of_file: bool) -> Relations:
+    """What is said of the skills that are there; only what the file itself says, where `of_file`."""
+
+    def said(key: str) -> dict[str, tuple[str, ...]]:
+        return {
+            id_: tuple(other for other in getattr(one.entry, key) if other in candidates)
+            for id_, one in candidates.items()
+            if not of_file or one.by_file(key)
+        }
+
+    begin = [one for one in candidates.values() if (key := _at_once(one)) and (not of_file or one.by_file(key))]
+    if not of_file:
+        begin.sort(key=lambda one: not one.by_file(_at_once(one)))
+    return Relations(dict.fromkeys(candidates, ()) | said(REQUIRES), said(CONFLICTS), [one.id for one in begin])
 
 
-def _contradiction(catalogue: Catalogue, id_: str) -> str:
-    """What stands against a skill ever being active, empty where nothing does."""
-    if circle := _circle(catalogue, id_):
-        return f"it requires itself: {' -> '.join(circle)}"
-    together = [id_, *required(catalogue, id_)]
-    for first, second in combinations(together, 2):
-        if conflict(catalogue.by_id[first], catalogue.by_id[second]):
-            return f"it requires {second}, which conflicts with {'it' if first == id_ else first}"
-    return ""
+def _at_once(one: _Candidate) -> str:
+    """The key that makes a skill active from the start, empty where it is not."""
+    return "pinned" if one.entry.pinned else "active" if one.entry.active else ""
 
 
-def _circle(catalogue: Catalogue, id_: str) -> list[str]:
-    """The way from a skill through those that are required back to it; empty where there is none."""
-    ways = [[id_]]
-    seen: set[str] = set()
-    while ways:
-        way = ways.pop()
-        for other in catalogue.by_id[way[-1]].requires:
-            if other == id_:
-                return [*way, id_]
-            if other in catalogue.by_id and other not in seen:
-                seen.add(other)
-                ways.append([*way, other])
-    return []
+def _check_relations(candidates: Mapping[str, _Candidate], findings: Findings) -> None:
+    """Name what can never be as the file says; what is so only with what folders say costs skills of theirs."""
+    relations = _relations(candidates, of_file=True)
+    for circle in circles(relations):
+        for id_ in circle:
+            findings.problem((SKILLS, id_, REQUIRES), described(circle, id_))
+    for id_, why in impossible(relations).items():
+        findings.problem((SKILLS, id_, REQUIRES), why)
+    for id_, why in clashing(relations).items():
+        findings.problem((SKILLS, id_, _at_once(candidates[id_])), why)
 
 
-def _clashing_from_the_start(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
-    """The skills that are to be active from the start beside earlier ones with which they conflict, and the reason.
-
-    What a skill requires counts with it.
-    """
-    bringers: dict[str, list[str]] = {}
-    for skill in catalogue.skills:
-        if skill.active or skill.pinned:
-            for one in (skill.id, *required(catalogue, skill.id)):
-                bringers.setdefault(one, []).append(skill.id)
-    order = {skill.id: index for index, skill in enumerate(catalogue.skills)}
-    for one in bringers:
-        for other in catalogue.by_id[one].conflicts:
-            if other in bringers and other != one:
-                pair = bringers[one][0], bringers[other][0]
-                earlier, later = sorted(pair, key=order.__getitem__)
-                what = f"{earlier}, with which it conflicts"
-                if {one, other} != {earlier, later}:
-                    what = f"{earlier}, and with them {one} and {other}, which conflict"
-                yield later, f"it is active from the start, and so is {what}"
+def _contradictory(candidates: Mapping[str, _Candidate]) -> Mapping[str, str]:
+    """The skills that can never be as they are to be, with the reason; of circles those that a folder has closed."""
+    relations = _relations(candidates, of_file=False)
+    reasons: dict[str, str] = {}
+    for circle in circles(relations):
+        guilty = [id_ for id_ in circle if not candidates[id_].by_file(REQUIRES)] or circle
+        reasons |= {id_: described(circle, id_) for id_ in guilty}
+    return reasons or impossible(relations) or clashing(relations)
 
 
 def _skill(one: _Candidate) -> Skill:

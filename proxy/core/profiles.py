@@ -92,13 +92,24 @@ class Policy:
 def restricted(catalogue: Catalogue, profile: Profile) -> Catalogue:
     """`catalogue` as it is for `profile`; a skill goes, too, where one goes that it requires."""
     usable = {skill.id: skill for skill in catalogue.skills if profile.may_use(skill)}
-    while lacking := [skill.id for skill in usable.values() if not usable.keys() >= {*skill.requires}]:
+    needing: dict[str, list[str]] = {}
+    for skill in usable.values():
+        for other in skill.requires:
+            needing.setdefault(other, []).append(skill.id)
+    absent = [other for other in needing if other not in usable]
+    while absent:
+        lacking = [skill for skill in needing.get(absent.pop(), ()) if skill in usable]
+        absent += lacking
         for skill in lacking:
-            del usable[skill]
-    skills = tuple(usable.values())
-    if profile.active is not None:
-        skills = tuple(replace(skill, active=skill.id in profile.active) for skill in skills)
+            usable.pop(skill, None)
+    skills = tuple(_begun(skill, profile) for skill in usable.values())
     return replace(catalogue, skills=skills, max_active=profile.max_active)
+
+
+def _begun(skill: Skill, profile: Profile) -> Skill:
+    """`skill`, active from the start if the profile says so; the same object where that makes no difference."""
+    active = skill.active if profile.active is None else skill.id in profile.active
+    return skill if skill.active == active else replace(skill, active=active)
 
 
 def _matches(pattern: str | None, name: str | None) -> bool:

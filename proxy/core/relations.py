@@ -35,18 +35,22 @@ class Blocked:
 
 def required(catalogue: Catalogue, skill: str) -> tuple[str, ...]:
     """The skills that `skill` requires, directly or not, each after those that it requires itself."""
-    found: dict[str, None] = {}
+    known = catalogue.by_id
+    if skill not in known:
+        return ()
+    found: list[str] = []
     opened = {skill}
-
-    def visit(one: str) -> None:
-        for other in catalogue.by_id[one].requires if one in catalogue.by_id else ():
-            if other not in opened and other in catalogue.by_id:
-                opened.add(other)
-                visit(other)
-                found[other] = None
-
-    visit(skill)
-    return tuple(found)
+    ways = [(skill, iter(known[skill].requires))]
+    while ways:
+        one, others = ways[-1]
+        other = next((other for other in others if other not in opened and other in known), None)
+        if other is None:
+            found.append(one)
+            ways.pop()
+        else:
+            opened.add(other)
+            ways.append((other, iter(known[other].requires)))
+    return tuple(found[:-1])
 
 
 def conflict(one: Skill, other: Skill) -> bool:
