@@ -1,6 +1,8 @@
 """The profiles of a configuration, and what is wrong or worth saying about them."""
 
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
 
 from proxy.config.models import PROFILES, ProfileEntry
 from proxy.config.problems import Findings, Place
@@ -9,7 +11,10 @@ from proxy.config.validation import Parts
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
 from proxy.core.names import Naming
 from proxy.core.profiles import ANYBODY, EVERYBODY, Profile, restricted
-from proxy.core.relations import begin
+from proxy.core.relations import Blocked, activated, begin
+
+SHOWN: Final = 5
+"""Skills of which the same is said that are named."""
 
 
 def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profile, ...]:
@@ -21,6 +26,7 @@ def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profi
         findings.problem((PROFILES,), "is empty: nobody would get anything; write a profile, or leave it out")
     known = {skill.id: skill for skill in offer.skills}
     left_out = {each.id for each in offer.left_out}
+    asked_for = {capability: None for skill in offer.skills for capability in skill.capabilities}
     catalogue = Catalogue((), Naming({}), offer.skills)
     profiles: list[Profile] = []
     for index, entry in enumerate(parts.profiles):
@@ -30,7 +36,8 @@ def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profi
         for key, names in (("allowed_skills", entry.allowed_skills), ("denied_skills", entry.denied_skills)):
             _check_skills(names, (*place, key), known, left_out, findings)
         _check_skills(entry.active or (), (*place, "active"), known, left_out, findings, patterns=False)
-        _check_start(restricted(catalogue, profile), profile, place, findings)
+        _check_capabilities(entry, place, asked_for, findings)
+        _check_start(restricted(catalogue, profile), profile, place, known, findings)
         profiles.append(profile)
     _note_capabilities(offer.skills, profiles, findings)
     return tuple(profiles)
@@ -61,12 +68,15 @@ def _check_match(
             break
     name = entry.principal
     if name is not None and not is_pattern(name) and name not in parts.proxy.tokens:
-        findings.note((*place, "principal"), f"no user {name!r} has a token in proxy.tokens")
+        what = f"no user {name!r} has a token in proxy.tokens: {did_you_mean(name, parts.proxy.tokens)}"
+        findings.note((*place, "principal"), what)
 
 
 def _covers(pattern: str | None, other: str | None) -> bool:
     """Whether `pattern` matches all that `other` does, as far as that is plain."""
-    return pattern is None or pattern in {ANYBODY, other}
+    if pattern is None or pattern in {ANYBODY, other}:
+        return True
+    return other is not None and not is_pattern(other) and fnmatchcase(other, pattern)
 
 
 def _check_skills(
@@ -81,7 +91,7 @@ def _check_skills(
     """Name the skills that there are not."""
     for index, name in enumerate(names):
         if patterns and is_pattern(name):
-            if name != ANYBODY and not any(Allow.of([name]).allows(id_) for id_ in known):
+            if name != ANYBODY and not any(map(Allow.of([name]).allows, known)):
                 findings.note((*place, index), f"the pattern {name} matches no skill")
         elif name in left_out:
             findings.note((*place, index), f"the skill {name} is not offered")
@@ -89,24 +99,58 @@ def _check_skills(
             findings.unknown_skill((*place, index), name, known)
 
 
-def _check_start(catalogue: Catalogue, profile: Profile, place: Place, findings: Findings) -> None:
-    """Name what a profile starts with that it may not, or cannot."""
-    for index, name in enumerate(profile.active or ()):
-        if name not in catalogue.by_id:
+def _check_capabilities(entry: ProfileEntry, place: Place, asked_for: Collection[str], findings: Findings) -> None:
+    """Name the capabilities that no skill requires, by a slip perhaps."""
+    for index, name in enumerate(entry.capabilities):
+        if name != ANYBODY and not any(map(Allow.of([name]).allows, asked_for)):
+            nearest = "" if is_pattern(name) or not asked_for else f": {did_you_mean(name, asked_for)}"
+            findings.note((*place, "capabilities", index), f"no skill requires the capability {name}{nearest}")
+
+
+def _check_start(
+    catalogue: Catalogue, profile: Profile, place: Place, known: Collection[str], findings: Findings
+) -> None:
+    """Name what a profile starts with that it may not, or cannot; `catalogue`: what it may use, of `known`."""
+    chosen = profile.active or ()
+    for index, name in enumerate(chosen):
+        if name in known and name not in catalogue.by_id:
             findings.note((*place, "active", index), f"the skill {name} is not among those that this profile may use")
-    started = begin(catalogue).active
+    started = begin(catalogue)
+    hindered: dict[str, list[str]] = {}
     for skill in catalogue.skills:
-        if skill.active and skill.id not in started:
-            why = "it is one too many" if profile.max_active is not None else "it conflicts with another"
-            tell = findings.note if profile.active is None else findings.problem
-            tell(place, f"the skill {skill.id} cannot be active from the start: {why}")
+        if skill.active and skill.id not in started.active:
+            after = activated(catalogue, started, skill.id)
+            why = after.why.value if isinstance(after, Blocked) else "another one takes its place"
+            if skill.id in chosen:
+                what = f"the skill {skill.id} cannot be active from the start: {why}"
+                findings.problem((*place, "active", chosen.index(skill.id)), what)
+            else:
+                hindered.setdefault(why, []).append(skill.id)
+    for why, skills in hindered.items():
+        findings.note(place, f"{_listed(skills)} cannot be active from the start: {why}")
     if not catalogue.skills:
         findings.note(place, "nobody with this profile may use any skill")
 
 
 def _note_capabilities(skills: Collection[Skill], profiles: Collection[Profile], findings: Findings) -> None:
     """Say which skills nobody can use, since no profile has what they require."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for skill in skills:
-        lacking = [c for c in skill.capabilities if not any(p.capabilities.allows(c) for p in profiles)]
+        alike.setdefault(skill.capabilities, []).append(skill.id)
+    for capabilities, ids in alike.items():
+        if any(all(map(profile.capabilities.allows, capabilities)) for profile in profiles):
+            continue
+        lacking = [c for c in capabilities if not any(profile.capabilities.allows(c) for profile in profiles)]
         if lacking:
-            findings.note((PROFILES,), f"nobody may use skill {skill.id}: no profile has the capability {lacking[0]}")
+            findings.note((PROFILES,), f"nobody may use {_listed(ids)}: no profile has the capability {lacking[0]}")
+        elif capabilities:
+            together = " and ".join(capabilities)
+            findings.note((PROFILES,), f"nobody may use {_listed(ids)}: no profile has the capabilities {together}")
+
+
+def _listed(skills: list[str]) -> str:
+    """`the skill a`, `the skills a, b`, `the skills a, b, … (7 in all)`."""
+    if len(skills) == 1:
+        return f"the skill {skills[0]}"
+    more = f", … ({len(skills):,} in all)" if len(skills) > SHOWN else ""
+    return f"the skills {', '.join(skills[:SHOWN])}{more}"
