@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from anyio import to_thread
 
 from proxy.config.problems import Refused
 from proxy.config.skill_md import body, front_matter
+from proxy.config.tree import IGNORED, is_within
 from proxy.core.catalogue import Folder, Skill
 from proxy.core.errors import Unreadable
 from proxy.core.published import DOCUMENT, described
@@ -23,8 +25,12 @@ LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a file that is read: what a skill may hold in all (SEP-2640)."""
 KEPT: Final = 100_000
 """Files whose digests are kept."""
-_BREAKS: Final = {ord(c): f"\\u{ord(c):04x}" for c in "\x7f\x85\u2028\u2029\ufeff"}
+SETTLED: Final = 2.0
+"""Seconds after a change in which another one may leave all times as they are: file systems round them."""
+_BREAKS: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 """What YAML takes for line breaks, or not at all, and JSON leaves as it is."""
+_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
+"""How a folder is opened to go on from there."""
 
 _PLAIN: Final = re.compile(r"[a-z][a-z_-]*")
 
@@ -32,10 +38,10 @@ T = TypeVar("T")
 
 
 class FolderFiles:
-    """The `SkillFiles` of folders; digests are kept as long as a file's size, time and place stay the same."""
+    """The `SkillFiles` of folders; digests are kept as long as a file's size, times and place stay the same."""
 
     def __init__(self) -> None:
-        self._digests: dict[tuple[int, int, int, int], str] = {}
+        self._digests: dict[tuple[int, ...], tuple[int, str]] = {}
 
     def guide(self, skill: Skill) -> str:
         """The guide; may take as long as a file does.
@@ -93,13 +99,16 @@ class FolderFiles:
 
     def _digest(self, folder: Folder, path: str) -> tuple[int, str]:
         with _opened(folder, path) as file:
-            status = os.fstat(file.fileno())
-            key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-            if key not in self._digests:
+            version = _version(file)
+            if kept := self._digests.get(version):
+                return kept
+            content = _all(file)
+            digest = len(content), sha256(content).hexdigest()
+            if version == _version(file) and time.time() - os.fstat(file.fileno()).st_ctime > SETTLED:
                 if len(self._digests) >= KEPT:
                     self._digests.clear()
-                self._digests[key] = sha256(_all(file)).hexdigest()
-            return status.st_size, self._digests[key]
+                self._digests[version] = digest
+            return digest
 
 
 async def _in_a_thread(work: Callable[[], T], skill: Skill, path: str) -> T:
@@ -123,24 +132,32 @@ def _all(file: BinaryIO) -> bytes:
     return content
 
 
+def _version(file: BinaryIO) -> tuple[int, ...]:
+    """What differs after every change of an open file, but for those that follow each other closely."""
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def _opened(folder: Folder, path: str) -> BinaryIO:
     """The file at `path`, which a link may lead to as long as that stays in the folder.
 
-    It is opened step by step from the folder, and no step follows a link: nothing that is put there between looking
-    and opening leads out.
+    It is opened step by step from the top of the file system, and no step follows a link: nothing that is put there
+    after the skill was loaded, or between looking and opening, leads out.
     """
-    top = os.path.realpath(folder.path)
-    real = os.path.realpath(os.path.join(top, path))  # noqa: PTH118 - strings from here on, as os.open takes them
-    if os.path.commonpath([top, real]) != top:
+    real = os.path.realpath(os.path.join(folder.path, path))  # noqa: PTH118 - strings, as os.open takes them
+    if not is_within(real, folder.path):
         raise PermissionError(errno.EPERM, "it leads out of the skill's folder")
-    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    *folders, name = Path(os.path.relpath(real, top)).parts
+    inside = Path(real).relative_to(folder.path).parts
+    if any(part.startswith(".") or part in IGNORED for part in inside):
+        raise PermissionError(errno.EPERM, "it leads to what is no part of the skill")
+    top, *folders, name = Path(real).parts
+    at = os.open(top, _FOLDER)
     try:
         for part in folders:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            inner = os.open(part, _FOLDER, dir_fd=at)
             os.close(at)
             at = inner
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
     finally:
         os.close(at)
     if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -52,7 +52,7 @@ class SkillFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a skill's files are: the folder's absolute path, and all that is below it, by path.
+    """Where a skill's files are: the folder's absolute path, in which no part is a link, and all below it, by path.
 
     `document`: the path of its SKILL.md, as the file system spells it. `verbatim`: whether that is the skill's text as
     it stands; else the configuration says some of it in other words. `unserved`: why clients that know skills cannot be
