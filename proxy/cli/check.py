@@ -1,13 +1,12 @@
 """`check`: hold the configuration against the servers as they are, and print what each skill grants."""
 
-import textwrap
 from functools import partial
-from pathlib import Path
 
 import anyio
 
 from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM
+from proxy.cli.layout import counted, indented, not_offered, short
 from proxy.config.difference import in_force
 from proxy.config.load import Loaded
 from proxy.config.packages import installed
@@ -20,27 +19,22 @@ from proxy.face.clients import ClientRegistry
 from proxy.ports import Status
 from proxy.upstream.pool import Pool
 
-WIDTH = 80
-"""Columns of a terminal, as far as lines can be wrapped."""
-
 
 def check(loaded: Loaded, *, offline: bool) -> int:
     """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but something live is not."""
     masker = Masker(loaded.secrets)
     logs.configure("error", masker)
     catalogue = loaded.catalogue
-    print(
-        f"{_shown(loaded.path)}: {_count(len(catalogue.servers), 'server')}, {_count(len(catalogue.skills), 'skill')}"
-    )
+    offered = f"{counted(len(catalogue.servers), 'server')}, {counted(len(catalogue.skills), 'skill')}"
+    print(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
     for note in loaded.notes:
         print(f"note: {note}")
-    changed = [line for root in loaded.library.visited for one in installed(root) for line in changes_of(one)]
-    for line in changed:
-        print(f"note: {line}")
+    for root in loaded.library.visited:
+        for one in installed(root):
+            for change in changes_of(one):
+                print(f"note: {short(root / one.id)}: {change}")
     if loaded.left_out:
-        print("\nNot offered:")
-        for left in loaded.left_out:
-            print(f"  {left.id}: {left.why}" + (f" ({left.file})" if left.file else ""))
+        print(not_offered(loaded.left_out))
     if offline:
         _print_offline(loaded)
         return GOOD
@@ -73,7 +67,7 @@ async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[st
 
 def _standing(status: Status, offer: Offer | None) -> str:
     if status.state == "ready" and offer is not None:
-        return f"ready, {_count(len(offer.tools), 'tool')}"
+        return f"ready, {counted(len(offer.tools), 'tool')}"
     return "failed" if status.state == "failed" else f"{status.state}, no skill names it"
 
 
@@ -103,9 +97,9 @@ def _print(found: Report) -> None:
 
 
 def _print_skill(found: SkillReport) -> None:
-    besides = [_count(n, what) for n, what in ((found.resources, "resource"), (found.prompts, "prompt")) if n]
-    counted = ", ".join([_count(len(found.tools), "tool"), *besides])
-    print(f"skill {_title(found.skill)}: {counted if found.skill.servers else 'instructions only'}")
+    besides = [counted(n, what) for n, what in ((found.resources, "resource"), (found.prompts, "prompt")) if n]
+    granted = ", ".join([counted(len(found.tools), "tool"), *besides])
+    print(f"skill {_title(found.skill)}: {granted if found.skill.servers else 'instructions only'}")
     _print_grants(found.skill)
     for tool in found.tools:
         print(f"  + {tool.exposed}")
@@ -119,24 +113,4 @@ def _title(skill: Skill) -> str:
 
 def _print_grants(skill: Skill) -> None:
     for line in grants(skill):
-        print(
-            textwrap.fill(
-                f"grants {line}",
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
-
-
-def _shown(path: Path) -> Path:
-    """`path` as short as it can be said: from the folder we are in, where it is in there."""
-    real = path.parent.resolve() / path.name
-    here = Path.cwd().resolve()
-    return real.relative_to(here) if real.is_relative_to(here) else real
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        print(indented(f"grants {line}"))

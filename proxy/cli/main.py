@@ -114,7 +114,8 @@ def _complete(skills: argparse.ArgumentParser) -> None:
     remove.add_argument("id", metavar="ID", help="the skill's id")
     remove.add_argument("--from", dest="source", type=Path, metavar="DIR", help="where from (default: as add)")
 
-    listed = actions.add_parser("list", help="list skills, why some are not offered, and what has changed in them")
+    listing = actions.add_parser("list", help="list skills, why some are not offered, and what has changed in them")
+    listed = listing.add_mutually_exclusive_group()
     listed.add_argument("--config", type=Path, metavar="FILE", help="all that this configuration has")
     listed.add_argument("--from", dest="source", type=Path, metavar="DIR", help="what is installed here (as add)")
 

@@ -10,6 +10,7 @@ from typing import Final
 from platformdirs import user_data_path
 
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
+from proxy.cli.layout import abridged, counted, indented, not_offered, short
 from proxy.config.files import Files
 from proxy.config.library import Library, Root, find
 from proxy.config.load import load
@@ -42,8 +43,9 @@ def default_folder() -> Path:
 def _add(arguments: argparse.Namespace) -> int:
     into = _folder(arguments.to)
     done = add(arguments.source, into, _validate, _name_of, arguments.sha256)
-    files = f"{len(done.files)} file{'' if len(done.files) == 1 else 's'}"
-    print(f"{done.id}: installed in {into / done.id} ({files}, SHA-256 {done.sha256})")
+    print(f"{done.id}: installed in {into / done.id} ({counted(len(done.files), 'file')}, SHA-256 {done.sha256})")
+    for note in find([Root(into / done.id, trusted=True, shown=done.id)], (), Files()).notes:
+        print(f"note: {note}")
     print(
         "To offer it, name that folder in the configuration; what it says of tools holds once it is trusted, or once\n"
         f"skill_configs.{done.id} grants them:\n  skill_paths: [{{path: {into}, trusted: false}}]"
@@ -62,57 +64,72 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
         return _print_installed(_folder(arguments.source))
     loaded = load(arguments.config, os.environ)
+    packages = {os.path.realpath(root / one.id): one for root in loaded.library.visited for one in installed(root)}
+    changed = any(one.changes or one.damage for one in packages.values())
     for skill in loaded.catalogue.skills:
-        print(f"{skill.id}{_state(skill)}: {skill.desc or skill.name}\n  {_origin(skill)}")
-    for left in loaded.left_out:
-        print(f"{left.id}, not offered: {left.why}" + (f"\n  {left.file}" if left.file else ""))
-    if not loaded.catalogue.skills and not loaded.left_out:
-        print("No skills.")
-    changed = [_print_changes(one) for root in loaded.library.visited for one in installed(root)]
-    return LIVE_PROBLEM if any(changed) else GOOD
+        print(f"{skill.id}{_state(skill)}")
+        if text := abridged(skill.desc):
+            print(text)
+        print(indented(_origin(skill)))
+        if skill.folder is not None and (one := packages.pop(skill.folder.path, None)):
+            _print_changes(one)
+    if not loaded.catalogue.skills:
+        print("No skill is offered.")
+    if loaded.left_out:
+        print(not_offered(loaded.left_out))
+    if rest := [(path, one) for path, one in packages.items() if one.changes or one.damage]:
+        print("\nInstalled, changed and not offered:")
+        for path, one in rest:
+            for change in changes_of(one):
+                print(indented(f"{short(Path(path))}: {change}"))
+    return LIVE_PROBLEM if changed else GOOD
 
 
 def _validate_all(arguments: argparse.Namespace) -> int:
-    servers = tuple(load(arguments.config, os.environ).policy.catalogue.servers) if arguments.config else ()
+    servers = load(arguments.config, os.environ).library.servers if arguments.config else None
     good = True
     for path in arguments.path:
-        found = find([Root(path.absolute(), trusted=True, shown=str(path))], servers, Files())
-        good = _print_found(path, found) and good
+        found = find([Root(path.absolute(), trusted=True, shown=str(path))], servers or (), Files())
+        good = _print_found(path, found, any_server=servers is None) and good
     return GOOD if good else LIVE_PROBLEM
 
 
-def _print_found(path: Path, found: Library) -> bool:
+def _print_found(path: Path, found: Library, *, any_server: bool) -> bool:
+    """Print what was found below `path`; whether all of it is good."""
     for note in found.notes:
         print(f"note: {note}")
     for left in found.left_out:
         for problem in left.problems or (f"{left.file}: {left.why}",):
             print(f"problem: {problem}")
+    good = bool(found.skills) and not found.left_out
     for skill in found.skills:
-        served = (
-            f"; clients that know skills are not served it: {skill.folder.unserved}" if skill.folder.unserved else ""
-        )
-        print(f"{skill.id}: good{served}")
+        unknown = () if any_server else skill.unknown
+        for problem in unknown:
+            print(f"problem: {problem}")
+        if unknown:
+            good = False
+            continue
+        why = skill.folder.unserved
+        print(f"{skill.id}: good" + (f"; clients that know skills are not served it: {why}" if why else ""))
     if not found.skills and not found.left_out:
         print(f"problem: {path}: no skill is there: a skill is a folder with a SKILL.md")
-    return bool(found.skills) and not found.left_out
+    return good
 
 
 def _print_installed(into: Path) -> int:
     found = installed(into)
     if not found:
         print(f"No skill is installed in {into}.")
-    changed = False
     for one in found:
-        print(f"{one.id}: from {one.source or '?'}, installed {one.installed_at or '?'}, {len(one.files)} files")
-        changed = _print_changes(one) or changed
-    return LIVE_PROBLEM if changed else GOOD
+        files = counted(len(one.files), "file")
+        print(one.id if one.damage else f"{one.id}: {files} from {one.source}, installed {one.installed_at}")
+        _print_changes(one)
+    return LIVE_PROBLEM if any(one.changes or one.damage for one in found) else GOOD
 
 
-def _print_changes(one: Installed) -> bool:
-    """Say what has changed in a skill since it was installed; whether anything has."""
+def _print_changes(one: Installed) -> None:
     for line in changes_of(one):
-        print(f"  ! {line}")
-    return bool(changes_of(one))
+        print(indented(f"! {line}"))
 
 
 def _state(skill: Skill) -> str:
@@ -121,7 +138,7 @@ def _state(skill: Skill) -> str:
 
 def _origin(skill: Skill) -> str:
     """Where a skill is from, and what it grants."""
-    where = f"folder {skill.folder.path}" if skill.folder is not None else "skill_configs"
+    where = f"from {short(Path(skill.folder.path))}" if skill.folder is not None else "from the configuration"
     grants = ", ".join(sorted(skill.servers))
     return f"{where}; {f'grants at {grants}' if grants else 'a guide alone'}"
 

@@ -16,8 +16,8 @@ from proxy.core.published import is_legal_name
 LARGEST_RECORD: Final = 4 * 1024 * 1024
 """Bytes of a record that is read: that of the largest skill has fewer."""
 
-SHOWN_CHANGES: Final = 20
-"""Changes of one skill that are told."""
+SHOWN_CHANGES: Final = 8
+"""Files of one skill that are told for each kind of change."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,19 @@ class Installed:
 
 
 def changes_of(one: Installed) -> list[str]:
-    """What has changed in a skill since it was installed, a line each."""
+    """What has changed in a skill since it was installed, in a line for each kind of change."""
     if one.damage:
-        return [f"{one.id}: {one.damage}"]
-    return [f"{one.id}, since it was installed: {change}" for change in one.changes[:SHOWN_CHANGES]]
+        return [one.damage]
+    files: dict[str, list[str]] = {}
+    for change in one.changes:
+        how, _, path = change.partition(": ")
+        files.setdefault(how, []).append(path)
+    return [f"{how} since it was installed: {_listed(paths)}" for how, paths in files.items()]
+
+
+def _listed(paths: list[str]) -> str:
+    more = f", … ({len(paths):,} in all)" if len(paths) > SHOWN_CHANGES else ""
+    return f"{', '.join(paths[:SHOWN_CHANGES])}{more}"
 
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
