@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from proxy.config.models import PROFILES, ProfileEntry
-from proxy.config.problems import Findings, Place
+from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.config.skills import Offered
 from proxy.config.validation import Parts
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
