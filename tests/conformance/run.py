@@ -1,5 +1,7 @@
 """Runs the official MCP conformance suite against the upstream alone and against the proxy in front of it.
 
+The suite's scenarios for skills run against a proxy that serves skills of its own.
+
 Each run prints one line: the suite's version, the URL, the checks passed of those counted, and what was measured.
 Exit code: 0 when every run has full marks, 1 when one has not or could not be measured. Without npm, or when npm cannot
 install the suite, nothing is measured: exit code 1, or 0 with `--if-possible`.
@@ -41,18 +43,30 @@ ENDING = 10.0
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 FULL_MARKS = {HANDSHAKE: 84, MODERN: 152}
 """The checks that this suite makes at each revision: a server that offers less fails none of those it escapes."""
+SKILLS = "skills"
+SKILL_SCENARIOS = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory")
+"""Those of the skills extension, which the suite runs at no revision unless they are asked for."""
+SKILL_MARKS = 45
+"""The checks that these make, the same at each revision."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is measured: `kind` is what `--only` names, transport and era are those of the upstream."""
+    """What is measured: `kind` is what `--only` names, transport and era are those of the upstream, if there is one."""
 
     kind: str
     revision: str
-    transport: str
-    era: str
+    transport: str = ""
+    era: str = ""
+
+    @property
+    def full_marks(self) -> int:
+        """The checks that there are."""
+        return SKILL_MARKS if self.kind == SKILLS else FULL_MARKS[self.revision]
 
     def __str__(self) -> str:
+        if self.kind == SKILLS:
+            return f"{self.kind} {self.revision}: skills of the proxy itself"
         which = "the upstream alone" if self.kind == "direct" else "the proxy, upstream"
         return f"{self.kind} {self.revision}: {which} over {self.transport}, era {self.era}"
 
@@ -68,6 +82,8 @@ RUNS = (
     Run("crossed", MODERN, "http", "handshake"),
     Run("crossed", HANDSHAKE, "stdio", "modern"),
     Run("crossed", MODERN, "stdio", "handshake"),
+    Run(SKILLS, HANDSHAKE),
+    Run(SKILLS, MODERN),
 )
 """Every run: `proxy` and `stdio` have an upstream of the client's own era, `crossed` one of the other."""
 
@@ -80,6 +96,7 @@ class Excuse:
     reason: str
 
 
+CACHING = "ttlMs and cacheScope are defined from 2026-07-28 on"
 RESUMED = "server-sse-polling:server-sse-disconnect-resume"
 CANNOT_EXIST: Mapping[tuple[str, str], Mapping[str, Excuse]] = {
     ("stdio", HANDSHAKE): {
@@ -96,6 +113,10 @@ CANNOT_EXIST: Mapping[tuple[str, str], Mapping[str, Excuse]] = {
         "input-required-result-ignore-extra-params": Excuse(
             1, "the first request brings the answer, and a handshake-era server takes one after it has asked"
         ),
+    },
+    (SKILLS, HANDSHAKE): {
+        f"{SKILL_SCENARIOS[0]}:sep-2640-skills-{method}-cache-attributes": Excuse(1, CACHING)
+        for method in ("list", "get")
     },
 }
 """By kind and revision, what no proxy could pass, named `scenario` or `scenario:check`."""
@@ -143,10 +164,23 @@ class Marks:
     checks: Sequence[tuple[str, Json]]
 
 
-def measure(url: str, revision: str, *, verbose: bool) -> Marks:
-    """Run the whole suite against a URL."""
+def measure(url: str, run: Run, *, verbose: bool) -> Marks:
+    """Run the whole suite, or its scenarios for skills, against a URL."""
+    if run.kind != SKILLS:
+        return _measure(url, run.revision, "--suite", "all", verbose=verbose)
+    parts = [
+        _measure(url, run.revision, "--scenario", scenario, "--force", verbose=verbose) for scenario in SKILL_SCENARIOS
+    ]
+    return Marks(
+        sum(part.passed for part in parts),
+        sum(part.failed for part in parts),
+        [check for part in parts for check in part.checks],
+    )
+
+
+def _measure(url: str, revision: str, *what: str, verbose: bool) -> Marks:
     with tempfile.TemporaryDirectory() as results:
-        command = [NODE, SUITE / "dist" / "index.js", "server", "--url", url, "--suite", "all"]
+        command = [NODE, SUITE / "dist" / "index.js", "server", "--url", url, *what]
         command += ["--spec-version", revision, "--output-dir", results]
         try:
             done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=MEASURING, check=False)
@@ -154,11 +188,11 @@ def measure(url: str, revision: str, *, verbose: bool) -> Marks:
             raise Unmeasured(f"the suite was not done after {MEASURING:.0f} s") from error
         if verbose:
             print(done.stdout, done.stderr, sep="")
-        total = re.search(r"^Total: (\d+) passed, (\d+) failed", done.stdout, re.MULTILINE)
+        total = re.search(r"^(?:Total: (\d+) passed|Passed: (\d+)/\d+), (\d+) failed", done.stdout, re.MULTILINE)
         if total is None:
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
             raise Unmeasured(f"the suite's output has no total: {''.join(last)}")
-        return Marks(int(total[1]), int(total[2]), list(_checks(Path(results), done.stderr)))
+        return Marks(int(total[1] or total[2]), int(total[3]), list(_checks(Path(results), done.stderr)))
 
 
 def _checks(results: Path, output: str) -> Generator[tuple[str, Json]]:
@@ -227,8 +261,10 @@ def address(run: Run) -> Generator[str]:
             command = upstream("--transport", "http", "--era", run.era)
             url = servers.enter_context(started(command, upstream_ready))
         if run.kind != "direct":
-            file = Path(servers.enter_context(tempfile.TemporaryDirectory())) / "skills.yaml"
-            file.write_text(json.dumps(config(run, url)), encoding="utf-8")
+            folder = Path(servers.enter_context(tempfile.TemporaryDirectory()))
+            file = folder / "skills.yaml"
+            written = library(folder / "library") if run.kind == SKILLS else config(run, url)
+            file.write_text(json.dumps(written), encoding="utf-8")
             command = [sys.executable, "-m", "proxy", "serve", "--config", file, "--transport", "http", "--port", "0"]
             url = servers.enter_context(started(command, proxy_ready))
             if run.revision == MODERN:
@@ -249,6 +285,35 @@ def config(run: Run, url: str) -> Json:
     }
 
 
+ATLAS: Mapping[str, bytes] = {
+    "SKILL.md": b"---\nname: atlas\ndescription: Read maps.\nmetadata: {edition: 3}\n---\n\nNorth is up.\n",
+    "maps/world.txt": "Größer als erwartet.\n".encode(),
+    "maps/blank.txt": b"",
+    "maps/icons/pin.png": b"\x89PNG\r\n\x1a\n\x00\xff",
+}
+"""A skill with what files can be: nested, empty, no text."""
+
+
+def library(folder: Path) -> Json:
+    """A configuration with the skills that come with the proxy, one in `folder` that is made here, and one of YAML.
+
+    The suite looks into the folder of the first skill; what the file names comes first.
+    """
+    for path, content in ATLAS.items():
+        file = folder / "atlas" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    servers = {key: {"command": f"mcp-server-{key}"} for key in ("time", "git", "fetch")}
+    return {
+        "servers": servers,
+        "skill_paths": [{"path": str(ROOT / "config" / "skills"), "trusted": True}, str(folder)],
+        "skill_configs": {
+            "atlas": {"category": "maps"},
+            "clock": {"desc": "The time.", "usage": "Ask for it.", "tool_list": {"time": []}},
+        },
+    }
+
+
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +321,7 @@ def report(run: Run, version: str, *, verbose: bool) -> bool:
     """Measure one run and print what came of it; whether it has full marks."""
     try:
         with address(run) as url:
-            marks = measure(url, run.revision, verbose=verbose)
+            marks = measure(url, run, verbose=verbose)
     except Unmeasured as error:
         print(f"conformance {version}  not measured: {run}: {error}", flush=True)
         return False
@@ -272,9 +337,9 @@ def report(run: Run, version: str, *, verbose: bool) -> bool:
     for name, excuse in excused.items():
         print(f"  cannot exist: {name} ({excuse.checks}): {excuse.reason}")
     accounted = marks.passed + len(bad) + sum(excuse.checks for excuse in excused.values())
-    if accounted != FULL_MARKS[run.revision]:
-        print(f"  checks accounted for: {accounted} of {FULL_MARKS[run.revision]}")
-    return not bad and accounted == FULL_MARKS[run.revision]
+    if accounted != run.full_marks:
+        print(f"  checks accounted for: {accounted} of {run.full_marks}")
+    return not bad and accounted == run.full_marks
 
 
 def main() -> int:
