@@ -14,6 +14,7 @@ from proxy.config.problems import Problem, Refused
 from proxy.config.skill_md import GRANTING, SkillMd
 from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason
 from proxy.core.catalogue import Folder, SkillFile
+from proxy.core.wording import without_our_tags
 
 DOCUMENTS: Final = ("SKILL.md", "skill.md")
 """What the document of a skill is called; the first that is there is meant."""
@@ -305,6 +306,8 @@ def _fault_of_id(id_: str) -> str:
         return f"the name of its folder is the id of the skill, and is longer than {LONGEST_ID} characters"
     if not id_.strip() or not id_.isprintable():
         return "the name of its folder is the id of the skill, and must be printable text: rename the folder"
+    if without_our_tags(id_) != id_:
+        return "the name of its folder is the id of the skill, and holds a tag of the proxy's own: rename the folder"
     return ""
 
 
