@@ -98,6 +98,9 @@ class Running:
         for note in loaded.notes:
             if note not in before.notes:
                 log.warning("config.note", note=note)
+        for left in loaded.left_out:
+            if left not in before.left_out:
+                log.info("skill.not_offered", skill=left.id, file=left.file, why=left.why)
         if not loaded.catalogue.skills:
             log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
         if settings := late(changes.get("settings_changed", [])):

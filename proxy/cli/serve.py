@@ -43,6 +43,8 @@ def serve(loaded: Loaded, arguments: argparse.Namespace, own: ScopeId, early: Ea
     logs.configure(arguments.log_level or loaded.settings.log_level, masker)
     for note in loaded.notes:
         log.warning("config.note", note=note)
+    for left in loaded.left_out:
+        log.info("skill.not_offered", skill=left.id, file=left.file, why=left.why)
     if not loaded.catalogue.skills:
         log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
     host: str = arguments.host or "127.0.0.1"
