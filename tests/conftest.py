@@ -21,7 +21,7 @@ import anyio
 import httpx2
 import pytest
 import yaml
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -63,15 +63,28 @@ def write_config(
     *,
     denied: Mapping[str, Any] | None = None,
     proxy: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Path:
-    """Write a configuration file; servers and skills stay in their order."""
+    """Write a configuration file; servers and skills stay in their order. `more`: what else it has at the top."""
     data: Json = {"servers": dict(servers), "skill_configs": dict(skills)}
     if denied:
         data["black_tool_actions"] = dict(denied)
     if proxy:
         data["proxy"] = dict(proxy)
+    data |= more
     path.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return path
+
+
+def write_skill(folder: Path, guide: str = "", files: Mapping[str, str | bytes] | None = None, **front: Any) -> Path:
+    """Write a skill's folder: its SKILL.md, with what `front` says beside name and description, and other files."""
+    fields = {"name": folder.name, "description": f"What {folder.name} is for.", **front}
+    written = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+    for path, content in {"SKILL.md": f"---\n{written}---\n{guide}", **(files or {})}.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
 
 
 @dataclass(frozen=True)
@@ -176,6 +189,17 @@ class HttpProxy:
     def namespace(self, name: str) -> str:
         """The address of a namespace."""
         return f"{self.url}/{name}"
+
+    def logged(self, event: str) -> list[Json]:
+        """The events of this name in its log so far."""
+        lines = self.log.read_text(encoding="utf-8").split("\n")[:-1]
+        return [found for line in lines if (found := json.loads(line))["event"] == event]
+
+    async def until_logged(self, event: str, times: int) -> None:
+        """Wait until there are so many events of this name."""
+        with anyio.fail_after(PATIENCE):
+            while len(self.logged(event)) < times:  # noqa: ASYNC110 - another process writes
+                await anyio.sleep(0.02)
 
 
 @contextmanager
@@ -291,6 +315,12 @@ class Peer:
                 data["params"],
                 options,  # pyright: ignore[reportArgumentType]
             )
+
+    async def refusal(self, method: str, params: Mapping[str, Any] | None = None) -> tuple[int, str]:
+        """The code and the message of the JSON-RPC error that a request is answered with."""
+        with pytest.raises(MCPError) as raised:
+            await self.request(method, params)
+        return raised.value.error.code, raised.value.error.message
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **params: Any) -> Json:
         """Run `tools/call`."""
