@@ -38,6 +38,7 @@ def served(skill: Skill) -> bool:
 
 def uri_of(skill: str, path: str = "") -> str:
     """The URI of a file or folder of a skill that is served, or of its own folder."""
+    # Of a client's own making, `path` may be no text that UTF-8 has; that is no reason to fail.
     return f"{SCHEME}{skill}/{quote(path, errors='surrogatepass')}" if path else f"{SCHEME}{skill}"
 
 
