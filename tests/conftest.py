@@ -451,8 +451,9 @@ class Raw:
         self._last_id = 0
 
     async def send(self, verb: str, url: str, *, headers: Mapping[str, str] | None = None, body: Any = None) -> Answer:
-        sent = {"Accept": "application/json, text/event-stream", **(headers or {})}
-        response = await self.http.request(verb, url, headers=sent, json=body)
+        sent = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **(headers or {})}
+        content = None if body is None else json.dumps(body)  # escaped: of text that is no UTF-8, too
+        response = await self.http.request(verb, url, headers=sent, content=content)
         return Answer(response.status_code, response.headers, response.text, _messages(response))
 
     async def post(
