@@ -64,6 +64,7 @@ class Running:
     gate: Gate
     announcer: Announcer
     idling: Idling
+    subscriptions: Subscriptions
     identity: Identity
     clients: ClientRegistry
     lifetimes: Lifetimes
@@ -89,6 +90,7 @@ class Running:
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
             self.pool.hold(None, _eager(loaded, now.servers, shared=True))
         self.idling.wake()
+        self.subscriptions.skills_changed(before.policy)
         await self.announcer.announce_all()
 
     def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
@@ -183,7 +185,7 @@ async def running(
         gate = Gate(policy, pool, store, settings, eager)
         listing, files, idling = Listing(gate), FolderFiles(), Idling(gate, time.monotonic)
         forwarding = Forwarding(gate, Rounds(settings, tasks), idling)
-        subscriptions = Subscriptions(forwarding, pool, clients, tasks)
+        subscriptions = Subscriptions(gate, forwarding, pool, clients, tasks)
         announcer = Announcer(gate, clients, tasks, subscriptions.refresh)
         skills = Skills(
             gate=gate,
@@ -231,6 +233,7 @@ async def running(
                 gate=gate,
                 announcer=announcer,
                 idling=idling,
+                subscriptions=subscriptions,
                 identity=identity,
                 clients=clients,
                 lifetimes=lifetimes,

@@ -346,7 +346,7 @@ def _files(found: _Found) -> Iterator[SkillFile]:
             if entry.kind == "folder":
                 waiting.append(path)
             elif entry.kind == "file":
-                yield SkillFile(path, entry.size)
+                yield SkillFile(path, entry.size, entry.version)
 
 
 def _is_part(target: str, folder: str) -> bool:

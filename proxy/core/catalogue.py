@@ -44,10 +44,14 @@ NOTHING = Allow()
 
 
 class SkillFile(NamedTuple):
-    """A file of a skill: its path below the skill's folder, with `/` between the parts, and its size in bytes."""
+    """A file of a skill: its path below the skill's folder, with `/` between the parts, and its size in bytes.
+
+    `version`: what differs after every change of it.
+    """
 
     path: str
     size: int
+    version: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

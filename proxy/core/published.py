@@ -1,6 +1,7 @@
 """Skills as clients find them beside `SKILL`: each a prompt, and a folder of resources under `skill://` (SEP-2640)."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -89,6 +90,13 @@ def described(skill: Skill) -> str:
     """A skill's description, which is never empty, within the standard's limit."""
     text = skill.desc.strip() or skill.name
     return text if len(text) <= DESCRIPTION_LIMIT else text[: DESCRIPTION_LIMIT - 1] + "…"
+
+
+def paths(skill: Skill) -> Mapping[str, int | None]:
+    """The files of a skill as they are served, with their sizes; None for that of a document that is made."""
+    if skill.folder is None:
+        return {DOCUMENT: None}
+    return {DOCUMENT if f.path == skill.folder.document else f.path: f.size for f in skill.folder.files}
 
 
 def published(catalogue: Catalogue, uri: str) -> tuple[Skill, str] | None:

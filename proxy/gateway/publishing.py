@@ -15,7 +15,7 @@ from proxy.core.decision import Route
 from proxy.core.errors import Rejection, Unknown, Unreadable
 from proxy.core.inventory import is_json
 from proxy.core.namespaced import exposed_entry
-from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, published, served, uri_of
+from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, paths, published, served, uri_of
 from proxy.core.skill_answers import prompt
 from proxy.gateway.forwarding import INVALID_PARAMS, Forwarding
 from proxy.gateway.gate import Gate
@@ -52,7 +52,7 @@ class Publishing:
         if found is None:
             return await self._forwarding.read_resource(caller, params)
         skill, path = found
-        if path not in _paths(skill):
+        if path not in paths(skill):
             raise Unknown(f"Unknown resource: {uri}", uri)
         try:
             content = await self._files.read(skill, path)
@@ -89,7 +89,7 @@ class Publishing:
         named = catalogue.by_id.get(str(given.get("skill"))) if is_json(given) else None
         known: Sequence[str] = [skill.id for skill in catalogue.skills if served(skill)]
         if argument["name"] == "path":
-            known = list(_paths(named)) if named is not None and served(named) else ()
+            known = list(paths(named)) if named is not None and served(named) else ()
         values = [value for value in known if value.startswith(argument["value"])]
         more = {"total": len(values), "hasMore": len(values) > COMPLETIONS}
         return {"completion": {"values": values[:COMPLETIONS], **more}}
@@ -165,13 +165,6 @@ def _page(listed: Sequence[Any], params: Mapping[str, Any]) -> tuple[Sequence[An
     return listed[start:end], {"nextCursor": str(end)} if end < len(listed) else {}
 
 
-def _paths(skill: Skill) -> Mapping[str, int | None]:
-    """The files of a skill as they are served, with their sizes; None for that of a document that is made."""
-    if skill.folder is None:
-        return {DOCUMENT: None}
-    return {DOCUMENT if f.path == skill.folder.document else f.path: f.size for f in skill.folder.files}
-
-
 def _entry(skill: Skill, manifest: Manifest) -> dict[str, Any]:
     """A skill as SEP-2640 has it."""
     resources = [
@@ -184,11 +177,11 @@ def _entry(skill: Skill, manifest: Manifest) -> dict[str, Any]:
 def _children(skill: Skill, folder: str) -> list[dict[str, Any]] | None:
     """What is directly in a folder; None where there is no such folder."""
     below = f"{folder}/" if folder else ""
-    paths = [path.removeprefix(below) for path in _paths(skill) if path.startswith(below)]
-    if not paths:
+    inside = [path.removeprefix(below) for path in paths(skill) if path.startswith(below)]
+    if not inside:
         return None
     found: dict[str, dict[str, Any]] = {}
-    for path in paths:
+    for path in inside:
         name, _, deeper = path.partition("/")
         uri = uri_of(skill.id, below + name)
         found[name] = {"uri": uri, "name": name, "mimeType": FOLDER if deeper else _mime_type(name)}

@@ -5,11 +5,15 @@ from typing import Any, Final
 
 from anyio.abc import TaskGroup
 
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.errors import ProxyError, Unknown
 from proxy.core.inventory import Json
 from proxy.core.namespaced import Source, exposed
+from proxy.core.profiles import Policy
+from proxy.core.published import paths, published
 from proxy.core.scope import ScopeId
 from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.gate import Gate
 from proxy.ports import Caller, Notifier, Subscriber, Upstreams
 
 LISTEN_WAIT: Final = 2.0
@@ -19,7 +23,10 @@ LISTEN_WAIT: Final = 2.0
 class Subscriptions:
     """What subscribers wish to hear of, and the servers kept to just that."""
 
-    def __init__(self, forwarding: Forwarding, upstreams: Upstreams, notifier: Notifier, tasks: TaskGroup) -> None:
+    def __init__(
+        self, gate: Gate, forwarding: Forwarding, upstreams: Upstreams, notifier: Notifier, tasks: TaskGroup
+    ) -> None:
+        self._gate = gate
         self._forwarding = forwarding
         self._upstreams = upstreams
         self._notifier = notifier
@@ -35,6 +42,9 @@ class Subscriptions:
             Rejection: the server refuses.
         """
         uri: str = params["uri"]
+        if _file_of_a_skill(self._gate.catalogue(caller.scope), uri) is not None:
+            self._wishes.setdefault(_subscriber(caller), set()).add(uri)
+            return {}
         source = await self._forwarding.source(caller.scope, uri)
         if source is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
@@ -71,6 +81,15 @@ class Subscriptions:
     def updated(self, server: str, scope: ScopeId | None, params: Json) -> None:
         """A server says that a resource was updated; `scope`: whose connection it is, where it belongs to one."""
         self._tasks.start_soon(self._tell, server, scope, params)
+
+    def skills_changed(self, before: Policy) -> None:
+        """Tell those who wish to hear of a skill's files that the skill is not what it was in `before`, or gone."""
+        for subscriber, uris in self._wishes.items():
+            was, now = before.of(subscriber.scope), self._gate.catalogue(subscriber.scope)
+            for uri in uris:
+                known = _file_of_a_skill(was, uri)
+                if known is not None and known != _file_of_a_skill(now, uri):
+                    self._notifier.updated(subscriber, {"uri": uri})
 
     async def _unwish(self, subscriber: Subscriber, uri: str) -> None:
         self._wishes.get(subscriber, set()).discard(uri)
@@ -114,6 +133,12 @@ class Subscriptions:
 def _is_of(uri: str, subscribed: str) -> bool:
     """Whether an update of `uri` is for those who subscribed: "the URI subscribed to, or a sub-resource of it"."""
     return uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
+
+
+def _file_of_a_skill(catalogue: Catalogue, uri: str) -> Skill | None:
+    """The skill that has a file at `uri`; None where there is none. It is another after every change of its files."""
+    found = published(catalogue, uri)
+    return found[0] if found is not None and found[1] in paths(found[0]) else None
 
 
 def _subscriber(caller: Caller) -> Subscriber:

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 import anyio
 import pytest
 
-from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
-from proxy.core.errors import Rejection
+from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Folder, Skill, SkillFile
+from proxy.core.errors import Rejection, Unknown
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
-from proxy.core.profiles import Policy
+from proxy.core.profiles import Policy, Profile
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.forwarding import Forwarding
@@ -60,9 +60,56 @@ async def test_a_subscription_that_was_refused_leaves_nothing_behind():
     await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "all"))
     async with anyio.create_task_group() as tasks:
         forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
-        subscriptions = Subscriptions(forwarding, servers, Nobody(), tasks)
+        subscriptions = Subscriptions(gate, forwarding, servers, Nobody(), tasks)
         with pytest.raises(Rejection, match="no"):
             await subscriptions.subscribe(caller(), {"uri": URI})
         assert not subscriptions._wishes
         await subscriptions.unsubscribe(caller(), {"uri": URI})
         assert not subscriptions._wishes
+
+
+class Hearing(Nobody):
+    """Notes who is told of what."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[ScopeId, str]] = []
+
+    def updated(self, subscriber: Subscriber, params: Json) -> None:
+        self.told.append((subscriber.scope, params["uri"]))
+
+
+def with_file(version: int) -> Policy:
+    """What there is while a file of one of two skills has this version; only `SCOPE` may use that skill."""
+    files = (SkillFile("SKILL.md", 1, (1,)), SkillFile("more.md", 1, (version,)))
+    filed = Skill("filed", "", "", None, folder=Folder("/filed", "SKILL.md", files))
+    catalogue = Catalogue((), Naming({}), (filed, Skill("other", "", "", "Same.")))
+    return Policy(catalogue, (Profile(namespace=SCOPE.name), Profile(namespace="*", allowed=Allow.of(["other"]))))
+
+
+async def test_who_subscribed_to_a_file_of_a_skill_hears_when_the_skill_has_changed():
+    """Nobody else does, and what one may not use cannot be subscribed to; what is gone has changed, too."""
+    gate, hearing = Gate(with_file(1), Servers({}), MemoryStore(every_kind(2))), Hearing()
+    stranger = caller()._replace(scope=ScopeId("namespace", "stranger"))
+    async with anyio.create_task_group() as tasks:
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
+        subscriptions = Subscriptions(gate, forwarding, Servers({}), hearing, tasks)
+        for uri in ("skill://filed/more.md", "skill://filed/SKILL.md", "skill://other/SKILL.md"):
+            await subscriptions.subscribe(caller(), {"uri": uri})
+        await subscriptions.unsubscribe(caller(), {"uri": "skill://filed/SKILL.md"})
+        for uri in ("skill://filed/more.md", "skill://other/none.md"):
+            with pytest.raises(Unknown):
+                await subscriptions.subscribe(stranger, {"uri": uri})
+        await subscriptions.subscribe(stranger, {"uri": "skill://other/SKILL.md"})
+
+        for version in (1, 2):
+            before = gate.policy
+            gate.adopt(with_file(version), Settings(), ())
+            subscriptions.skills_changed(before)
+            assert hearing.told == ([] if version == 1 else [(SCOPE, "skill://filed/more.md")])
+        before = gate.policy
+        gate.adopt(Policy(Catalogue((), Naming({}))), Settings(), ())
+        subscriptions.skills_changed(before)
+
+    gone = [(scope, uri) for scope, uri in hearing.told[1:] if uri != "skill://filed/more.md"]
+    assert gone == [(SCOPE, "skill://other/SKILL.md"), (stranger.scope, "skill://other/SKILL.md")]
+    assert hearing.told.count((SCOPE, "skill://filed/more.md")) == 2
