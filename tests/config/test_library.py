@@ -402,8 +402,8 @@ def test_a_link_to_what_is_not_looked_at_otherwise_is_followed(shelf):
     found = shelf.find()
     assert ids(found) == ["more", "x"]
     assert [skill.file for skill in found.skills] == [
-        shelf.folder / "s/packaged/more/SKILL.md",
-        shelf.folder / "s/packaged/x/SKILL.md",
+        shelf.folder / "s/node_modules/other/y/SKILL.md",
+        shelf.folder / "s/node_modules/package/skills/x/SKILL.md",
     ]
     assert [file.path for skill in found.skills for file in skill.folder.files] == ["SKILL.md", "SKILL.md"]
 
