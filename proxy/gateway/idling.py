@@ -87,11 +87,12 @@ class Idling:
     def _look(self, catalogue: Catalogue, scope: ScopeId, state: ScopeState) -> tuple[list[str], float]:
         """The skills of a scope that are over their limit, and when the next one may be."""
         now, known = self._clock(), self._last.get(scope, {})
-        last = {skill: known.get(skill, now) for skill in state.active if skill in catalogue.limited}
+        limited = [skill for skill in state.active if skill in catalogue.limited]
+        last = {skill: now if (scope, skill) in self._in_use else known.get(skill, now) for skill in limited}
         self._last[scope] = last
         if not last:
             del self._last[scope]
-        ends = {s: last[s] + catalogue.limited[s] for s in last if (scope, s) not in self._in_use}
+        ends = {skill: used + catalogue.limited[skill] for skill, used in last.items()}
         return [s for s in ends if ends[s] <= now], min((end for end in ends.values() if end > now), default=inf)
 
     async def _offload(self, scope: ScopeId) -> None:
