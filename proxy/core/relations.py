@@ -75,7 +75,7 @@ def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     if kept := tuple(skill for skill in leaving if _has_to_stay(catalogue, active, skill)):
         return Blocked(Hindrance.KEPT, wanted, kept)
     if not _fits(catalogue, active):
-        return Blocked(Hindrance.TOO_MANY, wanted, tuple(s for s in staying if not _has_to_stay(catalogue, active, s)))
+        return Blocked(Hindrance.TOO_MANY, wanted, tuple(s for s in active if s in state.active))
     gone = frozenset(state.active) - {*active}
     return replace(
         state,

@@ -100,7 +100,7 @@ async def test_what_a_skill_requires_comes_and_goes_with_it(world: World, namesp
         for skill, by in (("base", "middle, top"), ("middle", "top")):
             refused = await peer.skill("offload", skill)
             assert refused["isError"]
-            assert f"skill {skill} stays active, {by} requires it" in text_of(refused)
+            assert f"skill {skill} stays active, since it is required by {by}," in text_of(refused)
         assert await active(peer) == ["base", "middle", "top"]
 
         offloaded = await peer.skill("offload", "top")
