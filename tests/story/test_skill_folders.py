@@ -411,7 +411,7 @@ async def test_who_may_use_a_skill_is_told_once_when_it_changes_and_nobody_else(
     """Edited, added, removed: in tools, resources and prompts; of a new guide alone nobody needs to be told."""
     record = Record(tmp_path / "log.jsonl")
     lib = tmp_path / "lib"
-    grant = {"tool_list": {"up": ["echo"]}}
+    grant: Json = {"tool_list": {"up": ["echo"]}}
     write_skill(lib / "moving", "Old guide.", **grant)
     write_skill(lib / "staying", "Stays.")
     profiles = [{"namespace": "apart", "denied_skills": ["moving*", "new*"]}, {"namespace": "*"}]
