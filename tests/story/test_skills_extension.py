@@ -319,10 +319,11 @@ async def test_what_is_not_served_can_be_used_all_the_same(world: World, namespa
         for skill in NOT_SERVED:
             assert (await peer.skill("read", skill))["structuredContent"]["guide"].strip()
             assert f"skill://{skill}/SKILL.md" not in [resource["uri"] for resource in resources]
-            assert await peer.refusal("resources/read", {"uri": f"skill://{skill}/SKILL.md"})
+            _, refused = await peer.refusal("resources/read", {"uri": f"skill://{skill}/SKILL.md"})
+            assert refused.startswith("Unknown resource")
             assert (await peer.refusal("skills/get", {"uri": f"skill://{skill}/SKILL.md"}))[0] == INVALID_PARAMS
         prompts = [prompt["name"] for prompt in (await peer.request("prompts/list"))["prompts"]]
-        assert {*NOT_SERVED} < {*prompts}
+        assert set(NOT_SERVED) < set(prompts)
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
