@@ -59,7 +59,7 @@ class FolderSkill:
 
     @property
     def file(self) -> Path:
-        """Its SKILL.md."""
+        """Its SKILL.md, where that really is."""
         return Path(self.folder.path, self.folder.document)
 
 

@@ -64,7 +64,8 @@ def offered(
     has wrong costs that skill alone.
     """
     candidates, left_out = _merged(entries, library, findings)
-    _check_names(candidates, {*entries, *(one.id for one in (*library.skills, *library.left_out))}, findings)
+    known = dict.fromkeys([*entries, *(one.id for one in (*library.skills, *library.left_out))])
+    _check_names(candidates, known, findings)
 
     def leave_out(reasons: Mapping[str, str]) -> None:
         left_out.extend(LeftOut(id_, candidates.pop(id_).where, one_line(why)) for id_, why in reasons.items())

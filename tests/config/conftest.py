@@ -64,6 +64,14 @@ class Room:
         assert "\n" not in loaded.unstartable["s"]
         return loaded.unstartable["s"]
 
+    def put(self, path: str, more: str = "", desc: str = "", guide: str = "The guide.") -> Path:
+        """Makes a skill of the folder at `path`; `more` is what else is in its front matter."""
+        file = self.folder / path / "SKILL.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        name = file.parent.name
+        file.write_text(f"---\nname: {name}\ndescription: {desc or f'About {name}.'}\n{more}---\n{guide}\n")
+        return file
+
     def program(self, name: str) -> Path:
         """An executable file in the folder."""
         path = self.folder / name

@@ -405,6 +405,7 @@ def test_a_link_to_what_is_not_looked_at_otherwise_is_followed(shelf):
         shelf.folder / "s/node_modules/other/y/SKILL.md",
         shelf.folder / "s/node_modules/package/skills/x/SKILL.md",
     ]
+    assert [skill.shown for skill in found.skills] == ["s/packaged/more/SKILL.md", "s/packaged/x/SKILL.md"]
     assert [file.path for skill in found.skills for file in skill.folder.files] == ["SKILL.md", "SKILL.md"]
 
 
