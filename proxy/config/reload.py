@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ class Watcher:
         self._environ = environ
         self._mode = current.settings.reload
         self._seen = current.digests
+        self._roots: Collection[Path] = tuple(current.library.visited)
         self._library = current.library
         self._interval = INTERVAL
         self._asked = False
@@ -95,14 +96,14 @@ class Watcher:
         """Hand on or refuse what the files hold, if it is not what they held at the last look or was asked for."""
         asked, self._asked = self._asked, False
         began = time.monotonic()
-        now = await to_thread.run_sync(digests, self._seen, self._library.visited, abandon_on_cancel=True)
+        now = await to_thread.run_sync(digests, self._seen, self._roots, abandon_on_cancel=True)
         self._interval = max(INTERVAL, SELDOM * (time.monotonic() - began))
         if now == self._seen and not asked:
             return
         found = await self._settled(now)
         if found.digests == self._seen and not asked:
             return
-        self._seen = found.digests
+        self._seen, self._roots = found.digests, found.roots
         self._library = found.library
         if found.loaded is None:
             problems = [str(problem) for problem in found.problems]
@@ -131,9 +132,10 @@ class Watcher:
 
 @dataclass(frozen=True)
 class _Found:
-    """What was found in the files: a configuration, or the problems with it."""
+    """What was found in the files and in the folders `roots`: a configuration, or the problems with it."""
 
     digests: Mapping[Path, str]
+    roots: tuple[Path, ...]
     library: Library
     loaded: Loaded | None
     problems: tuple[Problem, ...] = ()
@@ -145,14 +147,14 @@ def _found(path: Path, environ: Mapping[str, str], last: Library) -> _Found:
     try:
         loaded = load(path, environ, files, last)
     except Refused as refused:
-        return _Found(files.digests, last, None, refused.problems)
+        return _Found(files.digests, files.roots, last, None, refused.problems)
     except Exception as error:  # noqa: BLE001 - boundary: whatever is wrong with a change, the clients that are there go on
         what = f"the file cannot be understood: {type(error).__name__}: {error}"
-        return _Found(files.digests, last, None, (Problem(str(path), 0, "", what),))
+        return _Found(files.digests, files.roots, last, None, (Problem(str(path), 0, "", what),))
     if loaded.empty:
         what = "the file is empty, by accident or while it is written: write {} if nothing is to be offered"
-        return _Found(files.digests, last, None, (Problem(str(path), 0, "", what),))
-    return _Found(files.digests, loaded.library, loaded)
+        return _Found(files.digests, files.roots, last, None, (Problem(str(path), 0, "", what),))
+    return _Found(files.digests, files.roots, loaded.library, loaded)
 
 
 class _Ear:

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.config import reload
+from proxy.config import library, reload
 from proxy.config.files import Files
 from proxy.config.library import Library
 from proxy.config.links import way
@@ -265,6 +265,151 @@ async def test_without_news_from_the_file_system_it_looks_by_itself(file: Path, 
             "why": "OS file watch limit reached.",
             "instead": "looked at every 0.05 s",
         }
+
+
+# --- folders with skills ---------------------------------------------------------------------------------------------
+
+
+def put(file: Path, path: str, desc: str = "D", more: str = "") -> Path:
+    """Make or change the skill in the folder at `path`, beside the configuration."""
+    document = file.parent / path / "SKILL.md"
+    document.parent.mkdir(parents=True, exist_ok=True)
+    document.write_text(f"---\nname: {document.parent.name}\ndescription: {desc}\n{more}---\nGuide.\n")
+    return document
+
+
+@pytest.fixture
+def shelf(file: Path) -> Path:
+    """The same, with the skills in the folder `s`, in which there are `a` and `b`."""
+    file.write_text(f"{text('first')}\nskill_paths: [s]\n")
+    put(file, "s/a")
+    put(file, "s/b")
+    return file
+
+
+@pytest.fixture(params=["heard", "deaf"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system tells of changes and nobody looks, or the other way round."""
+
+    def no_watch_left(*_: object) -> None:
+        raise OSError("OS file watch limit reached.")
+
+    if request.param == "heard":
+        monkeypatch.setattr(reload, "INTERVAL", 1000.0)
+    else:
+        monkeypatch.setattr(reload, "INTERVAL", MOMENT)
+        monkeypatch.setattr("watchfiles._rust_notify.RustNotify", no_watch_left)
+
+
+def described(watch: Watch, skill: str) -> str | None:
+    """What the newest configuration that was handed on says of a skill."""
+    return watch.reloads[-1].loaded.catalogue.by_id[skill].desc if watch.reloads else None
+
+
+def listed(watch: Watch, skill: str) -> list[tuple[str, int]]:
+    """The files of a skill in it, with their sizes."""
+    folder = watch.reloads[-1].loaded.catalogue.by_id[skill].folder if watch.reloads else None
+    return [*folder.files] if folder is not None else []
+
+
+@pytest.mark.usefixtures("either_way")
+async def test_skills_that_are_changed_or_put_into_a_folder_or_taken_out_are_followed(shelf: Path):
+    """At any depth, also below folders that are new."""
+    async with watching(shelf) as watch:
+        put(shelf, "s/a", "Another")
+        await until(lambda: described(watch, "a") == "Another")
+        put(shelf, "s/new/deep/c")
+        await watch.handed_on("first", "a", "b", "c")
+        put(shelf, "s/new/deep/c", "Changed")
+        await until(lambda: described(watch, "c") == "Changed")
+        shutil.rmtree(shelf.parent / "s" / "a")
+        await watch.handed_on("first", "b", "c")
+        (shelf.parent / "s" / "b").rename(shelf.parent / "s" / "z")
+        await watch.handed_on("first", "c", "z")
+
+
+@pytest.mark.usefixtures("either_way")
+async def test_the_other_files_of_a_skill_are_followed(shelf: Path):
+    """They are what is served beside its guide."""
+    scripts = shelf.parent / "s" / "a" / "scripts"
+    async with watching(shelf) as watch:
+        scripts.mkdir()
+        (scripts / "run.py").write_text("x")
+        await until(lambda: ("scripts/run.py", 1) in listed(watch, "a"))
+        (scripts / "run.py").write_text("xy")
+        await until(lambda: ("scripts/run.py", 2) in listed(watch, "a"))
+        (scripts / "run.py").unlink()
+        await until(lambda: [path for path, _ in listed(watch, "a")] == ["SKILL.md"])
+
+
+@pytest.mark.usefixtures("either_way")
+async def test_a_folder_with_skills_that_comes_later_is_found(shelf: Path):
+    """As well as one that is named later."""
+    (shelf.parent / "s").rename(shelf.parent / "away")
+    async with watching(shelf) as watch:
+        (shelf.parent / "away").rename(shelf.parent / "s")
+        await watch.handed_on("first", "a", "b")
+        put(shelf, "t/c")
+        in_place(shelf, f"{text('first')}\nskill_paths: [s, t]\n")
+        await watch.handed_on("first", "a", "b", "c")
+        put(shelf, "t/d")
+        await watch.handed_on("first", "a", "b", "c", "d")
+
+
+async def test_a_document_that_is_wrong_costs_its_skill_alone(shelf: Path):
+    """And it is back when it is right again."""
+    async with watching(shelf) as watch:
+        put(shelf, "s/a", more="enabled: maybe\n")
+        reload = await watch.handed_on("first", "b")
+        assert [(left.id, left.why) for left in reload.loaded.left_out] == [
+            ("a", "line 4: enabled: must be true or false")
+        ]
+        put(shelf, "s/a")
+        await watch.handed_on("first", "a", "b")
+        assert not watch.log
+
+
+async def test_only_documents_that_have_changed_are_read_again(shelf: Path, monkeypatch: pytest.MonkeyPatch):
+    """There may be ten thousand."""
+    read: list[str] = []
+    reading = library.read_regular
+
+    def counted(path: Path, most: int) -> bytes:
+        read.append(path.parent.name)
+        return reading(path, most)
+
+    async with watching(shelf) as watch:
+        monkeypatch.setattr(library, "read_regular", counted)
+        put(shelf, "s/b", "Another")
+        put(shelf, "s/c")
+        await watch.handed_on("first", "a", "b", "c")
+        assert {*read} == {"b", "c"}
+
+
+@pytest.mark.parametrize("wrong", ["not YAML: [", "skill_paths: [s]\nskils: {}\n", "skill_paths: [t]\nskils: {}\n"])
+async def test_a_bad_file_costs_no_more_than_looks_until_it_changes(
+    shelf: Path, restless: list[Iterable[Path]], monkeypatch: pytest.MonkeyPatch, wrong: str
+):
+    """Whether its folders were looked at before it was refused or not."""
+    async with watching(shelf) as watch:
+        in_place(shelf, wrong)
+        await watch.refused()
+        with monkeypatch.context() as unwanted:
+            unwanted.delattr(reload, "load")
+            await some_more(restless)
+        in_place(shelf, f"{text('second')}\nskill_paths: [s]\n")
+        await watch.handed_on("second", "a", "b")
+        assert len(watch.refusals) == 1
+
+
+async def test_what_a_folder_mends_is_handed_on(shelf: Path):
+    """The file names a skill in vain until there is one."""
+    async with watching(shelf) as watch:
+        in_place(shelf, f"{text('first')}\nskill_paths: [s]\nprofiles: [{{namespace: n, allowed_skills: c}}]\n")
+        (problem,) = await watch.refused()
+        assert "unknown skill 'c'" in problem
+        put(shelf, "s/c")
+        await watch.handed_on("first", "a", "b", "c")
 
 
 # --- what counts as a change -----------------------------------------------------------------------------------------

@@ -51,6 +51,10 @@ async def refused(files: FolderFiles, skill: Skill, path: str) -> str:
     return str(caught.value)
 
 
+def open_files() -> int:
+    return len([*Path("/dev/fd").iterdir()])
+
+
 # --- as they are ------------------------------------------------------------------------------------------------------
 
 
@@ -248,11 +252,11 @@ async def test_reading_leaves_no_file_open(room, pdf: Skill, files: FolderFiles)
     (room.folder / "s/pdf/notes.txt").unlink()
     os.mkfifo(room.folder / "s/pdf/notes.txt")
     await files.read(pdf, "SKILL.md")
-    before = len([*Path("/dev/fd").iterdir()])
+    before = open_files()
     for _ in range(5):
         await files.read(pdf, "scripts/run.py")
         await refused(files, pdf, "notes.txt")
-    assert len([*Path("/dev/fd").iterdir()]) == before
+    assert open_files() == before
 
 
 # --- documents that are made ------------------------------------------------------------------------------------------
