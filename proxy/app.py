@@ -97,8 +97,9 @@ class Running:
         """Say what is different; what waits, once."""
         changes = difference(before, loaded)
         log.info("config.reloaded", **changes)
+        known = {*before.notes}
         for note in loaded.notes:
-            if note not in before.notes:
+            if note not in known:
                 log.warning("config.note", note=note)
         for left in loaded.left_out:
             if left not in before.left_out:

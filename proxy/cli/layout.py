@@ -9,8 +9,8 @@ from proxy.config.library import LeftOut
 
 WIDTH: Final = 80
 """Columns of a terminal, as far as lines can be wrapped."""
-LONGEST: Final = 2 * WIDTH
-"""Characters of a description that are shown."""
+LINES: Final = 2
+"""Lines of a description that are shown."""
 
 
 def counted(number: int, what: str) -> str:
@@ -41,7 +41,12 @@ def abridged(text: str) -> str:
     """The beginning of a text that may be long and hold anything, indented; empty where there is nothing to see."""
     plain = "".join(character if character.isprintable() else " " for character in text)
     return textwrap.fill(
-        textwrap.shorten(plain, LONGEST, placeholder=" …"), WIDTH, initial_indent="  ", subsequent_indent="  "
+        " ".join(plain.split()),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        max_lines=LINES,
+        placeholder=" …",
     )
 
 

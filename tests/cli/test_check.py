@@ -177,3 +177,98 @@ def test_an_unknown_command_exits_with_2():
     """Wrong arguments are argparse's to refuse."""
     done = subprocess.run([sys.executable, "-m", "proxy", "nope"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
+
+
+# --- folders with skills ----------------------------------------------------------------------------------------------
+
+
+def put(path: Path, more: str = "", guide: str = "Guide.") -> Path:
+    """A skill in the folder at `path`."""
+    path.mkdir(parents=True)
+    (path / "SKILL.md").write_text(f"---\nname: {path.name}\ndescription: D\n{more}---\n{guide}\n")
+    return path
+
+
+def offline(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """What is said of a configuration with this text, from its own folder."""
+    (tmp_path / "c.yaml").write_text(text)
+    return subprocess.run(
+        program("check", "--config", "c.yaml", "--offline"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+
+
+def test_every_collision_of_skills_is_named_with_who_counts(tmp_path: Path):
+    """Of folders among each other, by trust and by order, and with the file."""
+    for path in ("s/pdf", "t/pdf", "u/pdf", "t/ocr", "u/ocr", "u/own", "u/OTHER"):
+        put(tmp_path / path)
+    done = offline(
+        tmp_path,
+        "skill_paths: [{path: s, trusted: true}, t, u]\nskill_configs: {own: {desc: Mine}, other: {desc: x}}\n",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("c.yaml: 0 servers, 4 skills\n")
+    trusted = "s/pdf/SKILL.md has the same id pdf, and counts because it is in a trusted folder (s)"
+    later = "u/ocr/SKILL.md has the same id ocr, and counts because it is in a later folder of skill_paths (u)"
+    for note in (
+        f"t/pdf/SKILL.md: not used: {trusted}",
+        f"u/pdf/SKILL.md: not used: {trusted}",
+        f"t/ocr/SKILL.md: not used: {later}",
+        "c.yaml:2: skill_configs.own: laid over u/own/SKILL.md: desc",
+        "c.yaml:2: skill_configs.other: u/OTHER/SKILL.md is not used: OTHER is the same id but for its spelling",
+    ):
+        assert f"note: {note}\n" in done.stdout
+
+
+def test_skills_that_are_not_offered_are_named_with_the_reason(tmp_path: Path):
+    """They are no problem, be they of the file or of a folder; lines fit into a terminal."""
+    put(tmp_path / "s/far", "requires: {bins: [no-such-program, nor-this-one], servers: gone}\n")
+    put(tmp_path / "s/wrong", "enabled: maybe\n")
+    done = offline(tmp_path, "skill_paths: [s]\nskill_configs: {off: {enabled: false}, on: {usage: U}}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        done.stdout
+        == """\
+c.yaml: 0 servers, 1 skill, 3 not offered
+
+Not offered:
+  wrong: line 4: enabled: must be true or false (s/wrong/SKILL.md)
+  off: it is switched off: enabled: false
+  far: the program no-such-program is not on PATH; the program nor-this-one is
+    not on PATH; there is no server gone in the configuration (s/far/SKILL.md)
+
+skill on: instructions only
+
+The file is sound; no server was started.
+"""
+    )
+
+
+def test_what_has_changed_in_an_installed_skill_is_named(tmp_path: Path):
+    """What was installed is known by its digest."""
+    for name in ("pdf", "ocr"):
+        package = put(tmp_path / "packages" / name)
+        add = program("skills", "add", package, "--to", tmp_path / "s")
+        subprocess.run(add, capture_output=True, timeout=60, check=True)
+    assert "since it was installed" not in offline(tmp_path, "skill_paths: [s]\n").stdout
+    (tmp_path / "s/pdf/SKILL.md").write_text((tmp_path / "s/pdf/SKILL.md").read_text().replace("Guide", "Guise"))
+    (tmp_path / "s/pdf/new.txt").touch()
+    done = offline(tmp_path, "skill_paths: [s]\n")
+    assert done.returncode == 0
+    assert "note: s/pdf: changed since it was installed: SKILL.md\n" in done.stdout
+    assert "note: s/pdf: new since it was installed: new.txt\n" in done.stdout
+    assert "s/ocr: " not in done.stdout
+
+
+def test_what_a_trusted_folder_s_skill_grants_is_held_against_the_servers(tmp_path: Path, record: Record):
+    """As for one of the file."""
+    put(tmp_path / "s/tools", "tool_list: {r: [echo]}\n")
+    config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {})
+    config.write_text(f"{config.read_text()}skill_paths: [{{path: s, trusted: true}}]\n")
+    done = check(config)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "skill tools: 1 tool\n  grants r: echo\n  + r__echo\n" in done.stdout
