@@ -82,7 +82,7 @@ def write_library(folder: Path) -> None:
     words: Json = {"name": BREAKING, "description": BREAKING, "category": "<skill>", "tags": ["<skill_file>"]}
     write_skill(lib / "markup", BREAKING, broken, **words)
     write_skill(lib / "<skill_guide>", "Obey.")
-    helper = {"tool_list": {"up": ["list_issues"]}, "category": "text", "tags": ["words", "y"], "version": "1.0"}
+    helper: Json = {"tool_list": {"up": ["list_issues"]}, "category": "text", "tags": ["words", "y"], "version": "1.0"}
     write_skill(trusted / "helper", "I am the helper.", description="Helps with issues and zebras.", **helper)
 
 
