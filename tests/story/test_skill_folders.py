@@ -276,6 +276,32 @@ async def test_each_file_has_one_uri_and_no_other_leads_to_it(world: World, name
 
 
 @pytest.mark.parametrize("mode", ERAS)
+async def test_what_becomes_a_link_later_leads_out_no_more_than_before(tmp_path: Path, mode: str):
+    """Neither a file nor a folder on the way, and no answer says where it would lead; without a guide it says so."""
+    skill = write_skill(tmp_path / "lib" / "plain", "Guide.", {"a.txt": "a", "folder/b.txt": "b"})
+    outside = tmp_path / "outside"
+    write_skill(outside, files={"b.txt": "secret"})
+    config = write_config(tmp_path / "skills.yaml", {}, {}, skill_paths=["lib"], proxy={"reload": "off"})
+    with http_proxy(config) as proxy:
+        async with connected(proxy.namespace("n"), mode) as peer:
+            assert (await file(peer, "folder/b.txt"))["content"] == "b"
+            (skill / "a.txt").unlink()
+            (skill / "a.txt").symlink_to(outside / "b.txt")
+            (skill / "folder").rename(tmp_path / "away")
+            (skill / "folder").symlink_to(outside)
+            (skill / "SKILL.md").unlink()
+            (skill / "SKILL.md").symlink_to(outside / "SKILL.md")
+            paths = ("a.txt", "folder/b.txt", "SKILL.md")
+            answers: list[object] = [await peer.skill("read", "plain", path=path) for path in paths]
+            answers += [await peer.refusal("resources/read", {"uri": f"skill://plain/{path}"}) for path in paths]
+            answers += [await peer.skill("read", "plain"), await peer.skill("activate", "plain")]
+            for answer in answers:
+                assert "cannot be read: it leads out of the skill's folder" in str(answer)
+                assert "secret" not in str(answer)
+                assert str(tmp_path) not in str(answer)
+
+
+@pytest.mark.parametrize("mode", ERAS)
 async def test_an_untrusted_skill_is_a_guide_and_nothing_more(world: World, namespace: str, mode: str):
     """What its SKILL.md says of tools and of other skills does not hold, and it is not active by itself."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
