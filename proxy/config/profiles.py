@@ -11,7 +11,7 @@ from proxy.config.validation import Parts
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
 from proxy.core.names import Naming
 from proxy.core.profiles import ANYBODY, EVERYBODY, Profile, restricted
-from proxy.core.relations import Blocked, activated, begin
+from proxy.core.relations import Blocked, Hindrance, activated, begin
 
 SHOWN: Final = 5
 """Skills of which the same is said that are named."""
@@ -120,7 +120,7 @@ def _check_start(
     for skill in catalogue.skills:
         if skill.active and skill.id not in started.active:
             after = activated(catalogue, started, skill.id)
-            why = after.why.value if isinstance(after, Blocked) else "another one takes its place"
+            why = (after.why if isinstance(after, Blocked) else Hindrance.CONFLICT).value
             if skill.id in chosen:
                 what = f"the skill {skill.id} cannot be active from the start: {why}"
                 findings.problem((*place, "active", chosen.index(skill.id)), what)

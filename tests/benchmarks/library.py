@@ -83,7 +83,8 @@ def measure(config: Path, count: int) -> Costs:
         listed = client.request("tools/call", {"name": "SKILL", "arguments": {"action": "list"}})
         if (total := listed["structuredContent"]["total"]) != count:
             raise ValueError(f"{total} skills, not {count}")
-    return Costs(*times, memory)
+    start, first_list, first_search, second_search = times
+    return Costs(start, first_list, first_search, second_search, memory)
 
 
 def medians(rounds: Iterable[Costs]) -> dict[str, float | None]:

@@ -224,13 +224,18 @@ def test_the_file_may_say_what_a_folder_s_skill_requires(room):
 
 
 def test_the_file_may_only_speak_of_skills_that_there_are(room):
-    """Be they not offered; a folder's may be meant for another configuration."""
+    """Where skills come from folders, too, they may come later; what a folder speaks of may be elsewhere."""
+    written = "skill_configs:\n  a: {conflicts_with: [b, oc, ocr]}\n  b: {requires_skills: zzz}\n"
+    assert room.problems(f"{written}  ocr: {{enabled: false}}\n") == [
+        "2: skill_configs.a.conflicts_with[1]: unknown skill 'oc': did you mean 'ocr'?",
+        "3: skill_configs.b.requires_skills[0]: unknown skill 'zzz': known here: a, b, ocr",
+    ]
     room.put("s/ocr", "enabled: false\n")
-    assert room.problems(
-        f"{TRUSTED}skill_configs:\n  a: {{conflicts_with: [b, oc, ocr]}}\n  b: {{requires_skills: zzz}}\n"
-    ) == [
-        "4: skill_configs.a.conflicts_with[1]: unknown skill 'oc': did you mean 'ocr'?",
-        "5: skill_configs.b.requires_skills[0]: unknown skill 'zzz': known here: a, b, ocr",
+    loaded = room.load(f"{TRUSTED}{written}")
+    assert offered(loaded) == ["a"]
+    assert [note.split(": ", 1)[1] for note in loaded.notes if "unknown" in note] == [
+        "skill_configs.a.conflicts_with[1]: unknown skill 'oc': did you mean 'ocr'?",
+        "skill_configs.b.requires_skills[0]: unknown skill 'zzz': known here: a, b, ocr",
     ]
     room.put("s/x", "conflicts_with: nowhere\n")
     assert skill(room.load(TRUSTED), "x").conflicts == ("nowhere",)

@@ -133,12 +133,12 @@ def test_what_is_wrong_with_the_shape_of_a_profile_is_said_with_its_place(room, 
         (
             "b: {}, a: {exclusive: true, conflicts_with: b}",
             "active: [b, a]",
-            "b cannot be active from the start: it conflicts with an active skill",
+            "a cannot be active from the start: it conflicts with an active skill",
         ),
         (
             "b: {exclusive: true}, a: {exclusive: true, conflicts_with: b}",
             "active: [b, a]",
-            "b cannot be active from the start: another one takes its place",
+            "a cannot be active from the start: it conflicts with an active skill",
         ),
     ],
 )

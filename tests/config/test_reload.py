@@ -309,7 +309,7 @@ def described(watch: Watch, skill: str) -> str | None:
 def listed(watch: Watch, skill: str) -> list[tuple[str, int]]:
     """The files of a skill in it, with their sizes."""
     folder = watch.reloads[-1].loaded.catalogue.by_id[skill].folder if watch.reloads else None
-    return [*folder.files] if folder is not None else []
+    return [(file.path, file.size) for file in folder.files] if folder is not None else []
 
 
 @pytest.mark.usefixtures("either_way")
