@@ -402,16 +402,6 @@ async def test_a_bad_file_costs_no_more_than_looks_until_it_changes(
         assert len(watch.refusals) == 1
 
 
-async def test_what_a_folder_mends_is_handed_on(shelf: Path):
-    """The file names a skill in vain until there is one."""
-    async with watching(shelf) as watch:
-        in_place(shelf, f"{text('first')}\nskill_paths: [s]\nprofiles: [{{namespace: n, allowed_skills: c}}]\n")
-        (problem,) = await watch.refused()
-        assert "unknown skill 'c'" in problem
-        put(shelf, "s/c")
-        await watch.handed_on("first", "a", "b", "c")
-
-
 # --- what counts as a change -----------------------------------------------------------------------------------------
 
 
