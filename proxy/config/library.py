@@ -322,8 +322,8 @@ def _fault_of_document(found: _Found) -> str:
         case "dangling":
             return "is a link to nothing"
         case _:
-            target, folder = found.document.target, os.path.realpath(found.path)
-            if target is None or _is_part(target, folder):
+            target = found.document.target
+            if target is None or _is_part(target, folder := os.path.realpath(found.path)):
                 return ""
             where = "to what is hidden in" if is_within(target, folder) else "out of"
             return f"is a link {where} its folder, which is not followed: put the file itself here"

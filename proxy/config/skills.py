@@ -85,12 +85,12 @@ def _merged(
 ) -> tuple[dict[str, _Candidate], list[LeftOut]]:
     """The skills of the file, laid over those of folders, then the other ones of these; and those left out so far."""
     folders = {found.id: found for found in library.skills}
-    unusable = {left.id: left for left in library.left_out}
+    unusable = {left.id: left for left in library.left_out if left.id in entries}
     merged: dict[str, _Candidate] = {}
     for id_, entry in entries.items():
         found, place = folders.get(id_), (SKILLS, id_)
         if found is None:
-            if left := unusable.pop(id_, None):
+            if left := unusable.get(id_):
                 findings.note(place, f"stands alone, as {left.file} cannot be used: {left.why}")
             merged[id_] = _Candidate(id_, entry, None, place)
             continue
@@ -105,7 +105,7 @@ def _merged(
             merged[id_] = _Candidate(id_, found.entry, found)
         elif id_ not in entries:
             findings.note((SKILLS, twin), f"{found.shown} is not used: {id_} is the same id but for its spelling")
-    return merged, [*unusable.values()]
+    return merged, [left for left in library.left_out if left.id not in unusable]
 
 
 def _ineligible(

@@ -438,13 +438,17 @@ def a_link(target: str) -> Callable[[Path], None]:
         (a_link("../../secret"), "is a link out of its folder, which is not followed: put the file itself here"),
         (a_link("/dev/zero"), "is a link out of its folder, which is not followed: put the file itself here"),
         (a_link(".."), "is a folder, not a file"),
+        (
+            a_link(".src/doc.md"),
+            "is a link to what is hidden in its folder, which is not followed: put the file itself here",
+        ),
     ],
 )
 def test_a_document_that_is_no_file_of_the_folder_is_left_out(shelf, make, why):
     """Above all, nothing waits for it."""
     shelf.file("secret", document("secret"))
     shelf.put("s/b")
-    (shelf.folder / "s/a").mkdir()
+    shelf.file("s/a/.src/doc.md", document("a"))
     make(shelf.folder / "s/a/SKILL.md")
     found = shelf.find()
     assert ids(found) == ["b"]

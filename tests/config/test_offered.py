@@ -76,6 +76,14 @@ def test_an_entry_stands_alone_where_its_folder_s_document_is_wrong(room):
     )
 
 
+def test_every_folder_that_cannot_be_used_is_told_whatever_it_is_called(room):
+    """Also where two of them have the same name."""
+    for root in ("s", "t"):
+        room.put(f"{root}/{'x' * 129}")
+    loaded = room.load("skill_paths: [s, t]\n")
+    assert [left.file for left in loaded.left_out] == [f"{root}/{'x' * 129}/SKILL.md" for root in ("s", "t")]
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [("PDF", "pdf"), ("straße", "STRASSE"), ("e\u0301", "é")])
 def test_a_folder_s_skill_that_is_spelled_like_one_of_the_file_is_not_used(room, ours, theirs):
     """A model could not tell them apart; the file's counts."""
