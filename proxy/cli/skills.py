@@ -12,7 +12,7 @@ from platformdirs import user_data_path
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.layout import abridged, counted, indented, not_offered, short
 from proxy.config.files import Files
-from proxy.config.library import Library, Root, find
+from proxy.config.library import Library, Root, find, one_line
 from proxy.config.load import load
 from proxy.config.members import BadPackage
 from proxy.config.packages import add, installed, remove
@@ -138,9 +138,9 @@ def _state(skill: Skill) -> str:
 
 def _origin(skill: Skill) -> str:
     """Where a skill is from, and what it grants."""
-    where = f"from {short(Path(skill.folder.path))}" if skill.folder is not None else "from the configuration"
+    where = one_line(str(short(Path(skill.folder.path)))) if skill.folder is not None else "the configuration"
     grants = ", ".join(sorted(skill.servers))
-    return f"{where}; {f'grants at {grants}' if grants else 'a guide alone'}"
+    return f"from {where}; {f'grants at {grants}' if grants else 'a guide alone'}"
 
 
 def _folder(given: Path | None) -> Path:

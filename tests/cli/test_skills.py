@@ -1,6 +1,7 @@
 """`skills`: packages are installed, listed, removed and validated, and all is said by exit code and in words."""
 
 import hashlib
+import os
 import subprocess
 import tarfile
 import zipfile
@@ -233,6 +234,13 @@ def test_the_skills_of_a_configuration_are_listed_with_their_origin(here, run):
         "    is not set (s/gone/SKILL.md)",
     ]
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_no_name_of_a_folder_gets_through_to_a_terminal(run):
+    """Nor keeps the others from being listed."""
+    folder(os.fsdecode(b"s/\xff\x1b[31m/pdf"))
+    code, out, _ = run("list", "--config", config("skill_paths: [s]\n"))
+    assert (code, out.splitlines()[2]) == (0, r"  from s/\udcff\x1b[31m/pdf; a guide alone")
 
 
 def test_the_skills_of_a_configuration_are_listed_with_what_has_changed_in_them(here, run):

@@ -219,6 +219,15 @@ async def test_what_has_become_a_link_to_what_is_hidden_in_the_folder_is_not_rea
     assert "it leads to what is no part of the skill" in await refused(files, pdf, "notes.txt")
 
 
+async def test_a_document_that_is_wrong_by_now_has_no_manifest(room, pdf: Skill, files: FolderFiles):
+    """It says why, and what it is about; the bytes are still there to be read."""
+    (room.folder / "s/pdf/SKILL.md").write_text("---\nname: [\n---\n")
+    with pytest.raises(Unreadable, match=r"a \[ opens here and is not closed") as caught:
+        await files.manifest(pdf)
+    assert (caught.value.skill, caught.value.path) == ("pdf", "SKILL.md")
+    assert await files.read(pdf, "SKILL.md") == b"---\nname: [\n---\n"
+
+
 @pytest.mark.parametrize("path", ["notes.txt", "SKILL.md"])
 async def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(room, pdf: Skill, files: FolderFiles, path: str):
     (room.folder / "s/pdf" / path).unlink()
