@@ -34,9 +34,10 @@ LINE_LIMIT = 120
 """Characters of a tool's description where only its first line is given."""
 
 _OUR_TAGS = re.compile(
-    r"<(?=\s*/?\s*(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|skill_file|server_instructions)\b)",
+    r"<(?=[^\w<>]*+(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|skill_file|server_instructions)\b)",
     re.IGNORECASE,
 )
+"""Whatever stands before the name: spaces, a slash, characters that nobody sees."""
 
 
 def without_our_tags(text: str) -> str:

@@ -459,7 +459,10 @@ def test_no_tag_of_ours_is_left_in_a_text_of_others(text: str):
 
 @pytest.mark.parametrize(
     "tag",
-    ["<skill_guide>", "</SKILL_GUIDE>", "</ skill_guide >", "< /skill_guide>", "<\n/\tskill_guide>", '<skill id="x">'],
+    [
+        *("<skill_guide>", "</SKILL_GUIDE>", "</ skill_guide >", "< /skill_guide>", "<\n/\tskill_guide>"),
+        *('<skill id="x">', "<\u200b/\u200bskill_guide>", "<\0skill_file>", "<//skill_guide>"),
+    ],
 )
 def test_our_tags_are_made_harmless_however_they_are_written(tag: str):
     """A model reads sloppy markup as if it were right."""
@@ -470,6 +473,14 @@ def test_our_tags_are_made_harmless_however_they_are_written(tag: str):
 def test_other_markup_stays_as_it_is(text: str):
     """Guides may hold any."""
     assert without_our_tags(text) == text
+
+
+def test_a_text_of_much_space_is_looked_through_once():
+    """However long: there is no place from which the search begins anew."""
+    text = f"<{' ' * 1_000_000}"
+
+    assert without_our_tags(text) == text
+    assert without_our_tags(text + "skill>") == f"&lt;{text[1:]}skill>"
 
 
 @law
