@@ -190,7 +190,8 @@ class Case:
     def secrets(self) -> list[str]:
         """What nobody may find who may only use the part: words that occur in nothing else."""
         words = [word for skill in self.whole.skills if skill.id not in self.part.by_id for word in marks(skill.id)]
-        lists = [allow for skill in self.part.skills for allow in skill.tools.values()]
+        granted = (lists for skill in self.part.skills for lists in (skill.tools, skill.prompts))
+        lists = [allow for each in granted for allow in each.values()]
         return words + [name for name in TOOLS if not any(allow.allows(name) for allow in lists)]
 
 
