@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.texts import flat, shortened
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 SCHEME: Final = "skill://"
@@ -83,13 +84,13 @@ def skill_prompts(catalogue: Catalogue) -> list[dict[str, Any]]:
 
 
 def _titled(skill: Skill) -> dict[str, str]:
-    return {} if skill.name == skill.id else {"title": skill.name}
+    title = flat(skill.name)
+    return {} if title in {"", skill.id} else {"title": title}
 
 
 def described(skill: Skill) -> str:
     """A skill's description, which is never empty, within the standard's limit."""
-    text = skill.desc.strip() or skill.name
-    return text if len(text) <= DESCRIPTION_LIMIT else text[: DESCRIPTION_LIMIT - 1] + "…"
+    return shortened(skill.desc.strip() or skill.name, DESCRIPTION_LIMIT)
 
 
 def paths(skill: Skill) -> Mapping[str, int | None]:

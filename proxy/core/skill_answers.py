@@ -7,15 +7,18 @@ from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill, SkillFile
 from proxy.core.inventory import items
-from proxy.core.published import DESCRIPTION_LIMIT
+from proxy.core.published import DESCRIPTION_LIMIT, described
 from proxy.core.relations import Blocked, Hindrance, required
 from proxy.core.skill_tool import PAGE
+from proxy.core.texts import flat, shortened
 from proxy.core.wording import nearest, refusal, result, skill_call, without_our_tags
 
 READ_LIMIT: Final = 128 * 1024
 """Bytes of a file that `read` gives: more would fill a model's context."""
 FILES_SHOWN: Final = 100
 """Files of a skill that are named in one answer."""
+TAGS_SHOWN: Final = 20
+"""Tags of a skill that a list shows."""
 
 
 def listing(
@@ -196,10 +199,10 @@ def prompt(skill: Skill, text: str) -> dict[str, Any]:
     how = (
         f"To use its tools, call {call} first." if skill.servers else f"It brings no tools; {call} marks it as active."
     )
-    said = f"Use the skill {skill.id} ({without_our_tags(skill.name)}) for what follows. {how}"
+    said = f"Use the skill {skill.id} ({without_our_tags(flat(skill.name))}) for what follows. {how}"
     text = f"{said}\n\n<skill_guide>{without_our_tags(text)}</skill_guide>"
     message = {"role": "user", "content": {"type": "text", "text": text}}
-    return {"description": skill.desc or skill.name, "messages": [message]}
+    return {"description": described(skill), "messages": [message]}
 
 
 def _expired(skill: Skill) -> str:
@@ -210,16 +213,18 @@ def _expired(skill: Skill) -> str:
 
 
 def _listed(skill: Skill, current: Collection[str]) -> dict[str, Any]:
-    desc = skill.desc if len(skill.desc) <= DESCRIPTION_LIMIT else skill.desc[: DESCRIPTION_LIMIT - 1] + "…"
-    told: dict[str, Any] = {"id": skill.id, "name": skill.name, "desc": desc}
+    desc = shortened(skill.desc, DESCRIPTION_LIMIT)
+    told: dict[str, Any] = {"id": skill.id, "name": flat(skill.name), "desc": desc}
     told |= {"active": skill.id in current, "pinned": skill.pinned}
-    more = {"category": skill.category, "tags": list(skill.tags), "version": skill.version, "author": skill.author}
+    more: dict[str, Any] = {key: flat(getattr(skill, key)) for key in ("category", "version", "author")}
+    more["tags"] = [flat(tag) for tag in skill.tags[:TAGS_SHOWN]]
     return told | {key: value for key, value in more.items() if value}
 
 
 def _line(told: Mapping[str, Any]) -> str:
     state = " (pinned)" if told["pinned"] else " (active)" if told["active"] else ""
-    words = ": ".join(dict.fromkeys(text for text in (told["name"], told["desc"]) if text != told["id"]))
+    desc = flat(told["desc"], DESCRIPTION_LIMIT)
+    words = ": ".join(dict.fromkeys(text for text in (told["name"], desc) if text != told["id"]))
     known = [f"{key} {told[key]}" for key in ("category", "version", "author") if key in told]
     known += [f"tags {', '.join(told['tags'])}"] if "tags" in told else []
     return without_our_tags(f"- {told['id']}{state}: {words}" + (f" [{'; '.join(known)}]" if known else ""))

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.texts import NAME_LIMIT, flat, shortened
 from proxy.core.wording import HOW_TO_USE, without_our_tags
 
 SKILL = "SKILL"
@@ -18,7 +19,7 @@ ENUM_LIMIT = 50
 PAGE = 20
 """Skills on a page of the `list` action."""
 _CUTS = (160, 100, 60)
-"""Characters to which descriptions are cut, one after the other, where they do not fit as they are."""
+"""Characters to which names and descriptions are cut, one after the other, where they do not fit as they are."""
 _LEAST = len('<skill id="x"/>')
 """Bytes that a skill takes in the description, at least."""
 
@@ -137,8 +138,8 @@ def _guide(how: str, entries: Iterable[str]) -> str:
 
 
 def _entry(skill: Skill, limit: int | None = None) -> str:
-    short = skill.desc if limit is None or len(skill.desc) <= limit else f"{skill.desc[: limit - 1].rstrip()}…"
-    name, desc = (without_our_tags(text) for text in (skill.name, short))
+    desc = without_our_tags(skill.desc if limit is None else shortened(skill.desc, limit))
+    name = without_our_tags(flat(skill.name, NAME_LIMIT if limit is None else min(limit, NAME_LIMIT)))
     named = "" if limit is not None and name == skill.id else f"<skill_name>{name}</skill_name>"
     return f'<skill id="{escape(skill.id)}">{named}<skill_desc>{desc}</skill_desc></skill>'
 

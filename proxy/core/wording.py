@@ -11,6 +11,7 @@ from typing import Any
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Absence, Missing, Route
 from proxy.core.inventory import is_json, items
+from proxy.core.texts import shortened
 
 HOW_TO_USE = (
     "Skills are guides, most with tools. Before a task, see which skill clearly applies: the most specific one where "
@@ -303,5 +304,4 @@ def _line(tool: dict[str, Any]) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…"
+    return shortened(text.strip().splitlines()[0] if text.strip() else "", LINE_LIMIT)

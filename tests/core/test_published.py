@@ -87,7 +87,7 @@ def test_every_skill_is_a_prompt():
     """Also those that are not served as resources: a person chooses it by its name."""
     prompts = skill_prompts(ALL)
 
-    assert [prompt["title"] for prompt in prompts] == ["PDF forms", "Git", "", "Git"]
+    assert [prompt.get("title") for prompt in prompts] == ["PDF forms", "Git", None, "Git"]
     assert [prompt["name"] for prompt in prompts] == [ALL.naming.prompt_of(skill.id) for skill in ALL.skills]
     assert prompts[0] == {"name": "pdf-forms", "title": "PDF forms", "description": "Fills forms."}
 

@@ -139,6 +139,14 @@ def test_what_does_not_fit_is_said_to_be_more():
     assert len(text) > DESCRIPTION_LIMIT - len('<skill id="skill-99"/>')
 
 
+def test_a_long_name_does_not_take_the_descriptions_of_others_away():
+    """It is cut, as long descriptions are."""
+    text = description(catalogue(*many(10), Skill("x", "x\n" * 5000, "X does it", "")), [])
+
+    assert all(f"<skill_desc>What {number} does</skill_desc>" in text for number in range(10))
+    assert "<skill_desc>X does it</skill_desc>" in text
+
+
 def test_an_active_skill_too_long_to_show_is_named_and_does_not_hide_the_next():
     """The long one by its id alone; one whose id does not fit is left to the `list` action."""
     long, short = Skill("long", "Long", "x" * 3000, ""), Skill("short", "Short", "fits", "")

@@ -1,0 +1,20 @@
+"""Texts of others as they can be shown: shortened, and in one line that shows all that it holds."""
+
+import re
+from typing import Final
+
+NAME_LIMIT: Final = 100
+"""Characters of a name or another word about a skill."""
+
+_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+"""Breaks between lines, and what steers terminals or turns the direction of reading."""
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` in at most `limit` characters, of which the last one says where something is missing."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
+def flat(text: str, limit: int = NAME_LIMIT) -> str:
+    """`text` as one line of at most `limit` characters, so that it looks like no other line around it."""
+    return shortened(" ".join(_UNSEEN.sub(" ", text).split()), limit)
