@@ -12,8 +12,9 @@ from proxy.config.files import Files, read_regular
 from proxy.config.models import SKILL_PATHS, SKILLS, SkillEntry
 from proxy.config.problems import Problem, Refused
 from proxy.config.skill_md import GRANTING, SkillMd
-from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason
+from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason, tellable
 from proxy.core.catalogue import Folder, SkillFile
+from proxy.core.texts import shortened
 from proxy.core.wording import without_our_tags
 
 DOCUMENTS: Final = ("SKILL.md", "skill.md")
@@ -332,13 +333,14 @@ def _fault_of_document(found: _Found) -> str:
 def _files(found: _Found) -> Iterator[SkillFile]:
     """The files below a skill's folder, those of skills in it too.
 
-    What is hidden (its name begins with a dot) is left out, as it may hold secrets, and links out of the folder.
+    What is hidden (its name begins with a dot) is left out, as it may hold secrets, and so are links out of the folder
+    and names that cannot be told.
     """
     waiting = [""]
     while waiting:
         folder = waiting.pop()
         for entry in found.tree.below.get(joined(found.folder, folder).rstrip("/"), ()):
-            if entry.name.startswith(".") or not _is_text(entry.name):
+            if entry.name.startswith(".") or not tellable(entry.name):
                 continue
             if entry.target is not None and not _is_part(entry.target, os.path.realpath(found.path)):
                 continue
@@ -353,15 +355,6 @@ def _is_part(target: str, folder: str) -> bool:
     """Whether a link leads to what is part of the skill in `folder`; both are real paths."""
     names = target.removeprefix(folder).split("/")
     return is_within(target, folder) and not any(name.startswith(".") or name in IGNORED for name in names)
-
-
-def _is_text(name: str) -> bool:
-    """Whether the name of a file is UTF-8, so that it can be told to anybody."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _narrowed(entry: SkillEntry) -> SkillEntry:
@@ -385,16 +378,12 @@ def _shown(root: Root, path: str) -> str:
 
 def one_line(text: str) -> str:
     """`text` as one line that can be read, whatever is in it."""
-    return _visible(_shortened(text))
+    return _visible(shortened(text, LONGEST_NOTE))
 
 
 def _printable(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The same, as one line each that can be read, whatever the file holds that they show."""
     return tuple(replace(each, path=one_line(each.path), what=one_line(each.what)) for each in problems)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
 
 
 def _visible(text: str) -> str:

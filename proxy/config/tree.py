@@ -1,6 +1,7 @@
 """Everything below a folder, walked within bounds, with what tells whether any of it has changed."""
 
 import os
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -17,6 +18,8 @@ RECORDS, STAGING = ".installed", ".staging-"
 """The folder where is kept what was installed, and how those begin in which skills are unpacked."""
 IGNORED: Final = frozenset({".git", "node_modules", "__pycache__", RECORDS})
 """Names of folders that hold what programs have put there; nothing in them is looked at."""
+_UNTELLABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of characters that are no UTF-8, or steer what shows a name: line feeds, changes of direction."""
 
 Kind: TypeAlias = Literal["file", "folder", "other", "outside", "dangling"]
 """A regular file, a folder, a pipe or socket or device; a link out of the tree, a link to nothing."""
@@ -65,6 +68,11 @@ def walked(root: Path) -> Tree:
     walk = _Walk(str(root))
     walk.run()
     return Tree(root, walk.below, tuple(walk.notes), walk.digest.hexdigest())
+
+
+def tellable(name: str) -> bool:
+    """Whether a name is UTF-8 that looks like what it is, so that it can be told to anybody."""
+    return name.isprintable() or _UNTELLABLE.isdisjoint(map(unicodedata.category, name))
 
 
 def joined(folder: str, name: str) -> str:

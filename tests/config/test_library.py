@@ -292,16 +292,25 @@ def test_the_files_of_a_skill_are_listed(shelf):
 
 
 def test_hidden_files_are_no_part_of_a_skill(shelf):
-    """They may hold secrets; nor is what programs have put there, or what has a name that is no text."""
+    """They may hold secrets; nor is what programs have put there, or what has a name that cannot be told."""
     shelf.put("s/a")
     shelf.put("s/a/.hidden/b")
     for path in (".env", ".ssh/id", "scripts/.env", "node_modules/x/y.js", "__pycache__/x.pyc", "x/.git/config"):
         shelf.file(f"s/a/{path}")
     Path(os.fsdecode(os.fsencode(shelf.folder / "s/a") + b"/\xff")).write_text("x")
+    for name in ("x\n- y", "x\u2028y", "\u202etxt.exe", "x\x1b[2J", "f\no/z"):
+        shelf.file(f"s/a/{name}")
     os.mkfifo(shelf.folder / "s/a/pipe")
     found = shelf.find()
     assert ids(found) == ["a", "b"]
     assert [file.path for file in found.skills[0].folder.files] == ["SKILL.md"]
+
+
+def test_names_of_files_may_hold_any_letters(shelf):
+    """And the spaces that systems put there by themselves."""
+    shelf.put("s/a")
+    shelf.file("s/a/Größe 10.00\u202fAM 图.png")
+    assert [file.path for file in shelf.skill().folder.files] == ["Größe 10.00\u202fAM 图.png", "SKILL.md"]
 
 
 def test_links_are_files_where_they_stay_in_the_skill(shelf):
