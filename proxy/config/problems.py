@@ -4,10 +4,9 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TypeAlias
 
-from proxy.core.wording import nearest
+from proxy.core.wording import alike
 
 Place: TypeAlias = tuple[str | int, ...]
 """Where in the file: keys and list indices (from 0) from the top."""
@@ -123,9 +122,9 @@ def shown(place: Place) -> str:
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` where one of `known` is like `wanted`, else what there is (the first dozen)."""
-    names = nearest(wanted, known)
+    names = list(known)
     if not names:
         return "there are none"
-    if get_close_matches(wanted.casefold(), [names[0].casefold()], cutoff=0.5):
-        return f"did you mean {names[0]!r}?"
+    if close := alike(wanted, names):
+        return f"did you mean {close[0]!r}?"
     return "known here: " + ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")

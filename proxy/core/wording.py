@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from heapq import nlargest
+from itertools import pairwise
+from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Absence, Missing, Route
@@ -34,6 +36,11 @@ CALL_ROUTE = (
 LINE_LIMIT = 120
 """Characters of a tool's description where only its first line is given."""
 
+SHOWN: Final = 50
+"""Skills that are named where one does not exist."""
+_MOST_COMPARED, _LONGEST_COMPARED = 200, 128
+"""Names, and characters of each, that are compared with one that does not exist: it takes the square of its time."""
+
 _OUR_TAGS = re.compile(
     r"<(?=[^\w<>]*+(?:skills_guide|skill_guide|skills_info|skill|skill_name|skill_desc|skill_file|server_instructions)\b)",
     re.IGNORECASE,
@@ -48,12 +55,25 @@ def without_our_tags(text: str) -> str:
 
 def nearest(wanted: str, known: Iterable[str]) -> list[str]:
     """`known`, those most like `wanted` first, above all where one begins with the other; the others in their order."""
-    names, asked = list(known), wanted.casefold()
-    folded = {name.casefold(): name for name in reversed(names)}
-    alike = get_close_matches(asked, folded, n=len(folded) or 1, cutoff=0.5)
-    alike.sort(key=lambda name: not (name.startswith(asked) or asked.startswith(name)))
-    close = [folded[name] for name in alike[:3]]
+    names = list(known)
+    close = alike(wanted, names)
     return [*close, *(name for name in names if name not in close)]
+
+
+def alike(wanted: str, known: Iterable[str]) -> list[str]:
+    """Of `known` at most three that are like `wanted`, as `nearest` has them; very long ones are like nothing."""
+    asked = wanted.casefold()
+    if len(asked) > _LONGEST_COMPARED:
+        return []
+    folded = {name.casefold(): name for name in reversed([*known]) if len(name) <= _LONGEST_COMPARED}
+    compared = [*folded]
+    if len(compared) > _MOST_COMPARED:
+        pairs = {*pairwise(asked)}
+        shared = {name: (name == asked, len(pairs.intersection(pairwise(name)))) for name in compared}
+        compared = nlargest(_MOST_COMPARED, compared, key=shared.__getitem__)
+    found = get_close_matches(asked, compared, n=_MOST_COMPARED, cutoff=0.5)
+    found.sort(key=lambda name: not (name.startswith(asked) or asked.startswith(name)))
+    return [folded[name] for name in found[:3]]
 
 
 @dataclass(frozen=True)
@@ -216,12 +236,12 @@ def offloading(skill: str, current: Sequence[str], *, was_active: bool, besides:
 def skill_not_found(action: str, wanted: str, catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
     """The answer for a skill that does not exist: what there is instead, the nearest first."""
     by_name = [skill.id for skill in catalogue.skills if skill.name.casefold() == wanted.casefold()]
-    close = [*by_name, *(name for name in nearest(wanted, catalogue.by_id) if name not in by_name)]
-    return result(
-        f"skill not found: {wanted!r}. Available skills: {close!r}",
-        {"action": action, "skill": wanted, "current_skills": list(current), "available_skills": close},
-        error=True,
-    )
+    close = list(dict.fromkeys([*by_name, *nearest(wanted, catalogue.by_id)]))[:SHOWN]
+    more = len(catalogue.skills) - len(close)
+    rest = f""" and {more:,} more: SKILL({{"action": "list"}}) shows them""" if more else ""
+    structured: dict[str, Any] = {"action": action, "skill": wanted, "current_skills": list(current)}
+    structured |= {"available_skills": close, "total": len(catalogue.skills)}
+    return result(f"skill not found: {wanted!r}. Available skills: {close!r}{rest}", structured, error=True)
 
 
 def tool_schema(skill: Skill, current: Sequence[str], route: Route) -> dict[str, Any]:

@@ -240,6 +240,18 @@ def test_an_unknown_skill_is_answered_with_what_there_is(wanted: str, first: str
     assert result["isError"] is True
 
 
+def test_of_very_many_skills_the_nearest_are_named_and_how_many_more_there_are():
+    """All of them would fill a model's context."""
+    skills = tuple(Skill(f"skill-{number}", f"{number}", "", "") for number in range(10_000))
+    result = skill_not_found("read", "skil-9876", Catalogue((), Naming({}), skills), [])
+
+    text, structured = text_of(result), result["structuredContent"]
+    assert structured["available_skills"][0] == "skill-9876"
+    assert (len(structured["available_skills"]), structured["total"]) == (50, 10_000)
+    assert text.endswith(' and 9,950 more: SKILL({"action": "list"}) shows them')
+    assert len(text) < 2_000
+
+
 def test_one_tool_can_be_read_whatever_its_size():
     """No budget holds there (rule 15)."""
     schema = {"type": "object", "description": "x" * 3 * SCHEMA_BUDGET}
@@ -541,3 +553,19 @@ def test_names_that_are_not_near_stay_in_their_order():
     assert nearest("serch", ["zebra", "search", "apple"]) == ["search", "zebra", "apple"]
     assert nearest("q", ["zebra", "apple"]) == ["zebra", "apple"]
     assert nearest("q", []) == []
+
+
+def test_names_of_any_length_are_taken_apart_from_near_ones():
+    """To compare long ones takes the square of their lengths, for each of them."""
+    long = ["ab" * 100_000 + str(number) for number in range(50)]
+
+    assert nearest("serch", [*long, "search"]) == ["search", *long]
+    assert nearest(long[1] + "x", long) == long
+
+
+def test_the_nearest_of_very_many_names_is_found():
+    """One that differs in case alone above all."""
+    names = [f"{first}{second}{third}" for first in "abcdefgh" for second in "ijklmnop" for third in "qrstuvwx"]
+
+    assert nearest("HPX", names)[0] == "hpx"
+    assert nearest("a", [*names, "A"])[0] == "A"
