@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import View, decide
@@ -41,6 +41,17 @@ class Sight:
     digests: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class _Own:
+    """What the skills of a catalogue themselves are to clients, whatever is active; `digests`: of these, by kind."""
+
+    catalogue: Catalogue
+    resources: list[dict[str, Any]]
+    templates: list[dict[str, Any]]
+    prompts: list[dict[str, Any]]
+    digests: Mapping[str, str]
+
+
 class Gate:
     """Scope states and sights, from the configuration in force, the store and the servers' inventory.
 
@@ -61,11 +72,13 @@ class Gate:
         self.settings = settings
         self._eager = eager
         self._sights: dict[tuple[int, int, frozenset[str]], Sight] = {}
+        self._owns: dict[int, _Own] = {}
 
     def adopt(self, policy: Policy, settings: Settings, eager: Collection[str]) -> None:
         """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
         self.policy, self.settings, self._eager = policy, settings, eager
         self._sights.clear()
+        self._owns.clear()
 
     def catalogue(self, scope: ScopeId) -> Catalogue:
         """What of the configuration exists for `scope`; nothing else does, for any use."""
@@ -146,24 +159,17 @@ class Gate:
 
     def _look(self, catalogue: Catalogue, active: frozenset[str], inventory: Inventory) -> Sight:
         view = decide(catalogue, active, inventory)
+        ours = self._own(catalogue)
         own = [skill_tool(catalogue, active, self.settings.guidance)] if catalogue.skills else []
         tools = [{**route.definition, "name": route.exposed} for route in view.tools.values()]
-        resources = [
-            *skill_resources(catalogue),
-            *({**route.definition, "uri": route.exposed} for route in view.resources),
-        ]
-        templates = [
-            *skill_templates(catalogue),
-            *({**route.definition, "uriTemplate": route.exposed} for route in view.templates),
-        ]
-        prompts = [
-            *skill_prompts(catalogue),
-            *({**route.definition, "name": route.exposed} for route in view.prompts.values()),
-        ]
+        resources = [{**route.definition, "uri": route.exposed} for route in view.resources]
+        templates = [{**route.definition, "uriTemplate": route.exposed} for route in view.templates]
+        prompts = [{**route.definition, "name": route.exposed} for route in view.prompts.values()]
+        skills = [[skill.exposed, skill.definition] for skill in view.skills]
         digests = {
             "tools": _digest([*own, *tools]),
-            "resources": _digest([resources, templates, [[skill.exposed, skill.definition] for skill in view.skills]]),
-            "prompts": _digest(prompts),
+            "resources": _digest([ours.digests["resources"], resources, templates, skills]),
+            "prompts": _digest([ours.digests["prompts"], prompts]),
         }
         return Sight(
             catalogue=catalogue,
@@ -171,11 +177,21 @@ class Gate:
             view=view,
             tools=Listed([*own, *tools]),
             with_call=Listed([*own, skill_call_tool(), *tools]),
-            resources=Listed(resources),
-            templates=Listed(templates),
-            prompts=Listed(prompts),
+            resources=Listed([*ours.resources, *resources]),
+            templates=Listed([*ours.templates, *templates]),
+            prompts=Listed([*ours.prompts, *prompts]),
             digests=digests,
         )
+
+    def _own(self, catalogue: Catalogue) -> _Own:
+        """What is the same for all active sets, made once: of very many skills it takes a while."""
+        found = self._owns.get(id(catalogue))
+        if found is None:  # as long as it is remembered, no other catalogue has this one's id
+            resources, templates = skill_resources(catalogue), skill_templates(catalogue)
+            prompts = skill_prompts(catalogue)
+            digests = {"resources": _digest([resources, templates]), "prompts": _digest(prompts)}
+            found = self._owns[id(catalogue)] = _Own(catalogue, resources, templates, prompts, digests)
+        return found
 
 
 def _call_route(settings: Settings, *, stable: bool) -> str:

@@ -102,6 +102,14 @@ async def test_a_file_of_a_skill_is_read_as_it_is(world: World, uri: str, conten
     assert await world.gate.state(SCOPE) is before
 
 
+async def test_what_skills_are_to_clients_is_made_once_whatever_is_active(world: World):
+    """Of very many skills it takes a while, in which everybody waits."""
+    one, other = world.gate.sight(SCOPE, []), world.gate.sight(SCOPE, ["plain"])
+
+    assert other.resources[0] is one.resources[0]
+    assert other.prompts[0] is one.prompts[0]
+
+
 @pytest.mark.parametrize(
     "uri", ["skill://filed/nothing", "skill://filed", "skill://filed/data", "skill://filed/theirs", "skill://plain/x"]
 )
