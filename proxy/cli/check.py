@@ -21,7 +21,7 @@ from proxy.upstream.pool import Pool
 
 
 def check(loaded: Loaded, *, offline: bool) -> int:
-    """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but something live is not."""
+    """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but a SKILL.md or a server is not."""
     masker = Masker(loaded.secrets)
     logs.configure("error", masker)
     catalogue = loaded.catalogue
@@ -35,17 +35,19 @@ def check(loaded: Loaded, *, offline: bool) -> int:
                 print(f"note: {short(root / one.id)}: {change}")
     if loaded.left_out:
         print(not_offered(loaded.left_out))
+    wrong = sum(bool(left.problems) for left in loaded.left_out)
     if offline:
-        _print_offline(loaded)
-        return GOOD
+        _print_offline(loaded, wrong)
+        return LIVE_PROBLEM if wrong else GOOD
     inventory, statuses = anyio.run(partial(_start_all, loaded, masker))
     failed = {key: statuses[key].reason for key in catalogue.needed if statuses[key].state != "ready"}
     found = report(catalogue, inventory, failed)
     print()
     for key, status in statuses.items():
         print(f"server {key}: {_standing(status, inventory.get(key))}")
-    _print(found)
-    return GOOD if found.good else LIVE_PROBLEM
+    good = found.good and not wrong
+    _print(found, good=good)
+    return GOOD if good else LIVE_PROBLEM
 
 
 async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, Status]]:
@@ -71,17 +73,19 @@ def _standing(status: Status, offer: Offer | None) -> str:
     return "failed" if status.state == "failed" else f"{status.state}, no skill names it"
 
 
-def _print_offline(loaded: Loaded) -> None:
+def _print_offline(loaded: Loaded, wrong: int) -> None:
+    """`wrong`: how many skills in folders cannot be used as they are written."""
     for server, reason in loaded.unstartable.items():
         print(f"note: server {server} cannot be started: {reason}")
     for skill in loaded.catalogue.skills:
         print(f"\nskill {_title(skill)}" + ("" if skill.servers else ": instructions only"))
         _print_grants(skill)
-    sound = "The file is sound; no server was started."
+    but = f", but {counted(wrong, 'skill')} cannot be used (see above)" if wrong else ""
+    sound = f"The file is sound{but}; no server was started."
     print("\n" + (sound if loaded.catalogue.skills else "Nothing is offered: clients will see no tool."))
 
 
-def _print(found: Report) -> None:
+def _print(found: Report, *, good: bool) -> None:
     for skill in found.skills:
         print()
         _print_skill(skill)
@@ -93,7 +97,7 @@ def _print(found: Report) -> None:
         print("\nWorth knowing:")
         for note in found.notes:
             print(f"  {note}")
-    print("\n" + ("All is good." if found.good else "Something is not as the configuration says; see above."))
+    print("\n" + ("All is good." if good else "Something is not as the configuration says; see above."))
 
 
 def _print_skill(found: SkillReport) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 GOOD: Final = 0
 LIVE_PROBLEM: Final = 1
-"""The configuration is sound, but something live is not."""
+"""The configuration is sound, but something else is not: a server, a skill in a folder."""
 REFUSED: Final = 2
 """The configuration or the command line is refused; nothing was done."""
 INTERRUPTED: Final = 130

@@ -78,6 +78,38 @@ def test_what_is_only_worth_knowing_does_not_spoil_the_exit_code(tmp_path: Path,
     assert "server r: tool a/b is shown as r__a_b_" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("offline", "end"),
+    [
+        (
+            ["--offline"],
+            "The file is sound, but 1 skill cannot be used (see above); no server was started.\n",
+        ),
+        ([], "Something is not as the configuration says; see above.\n"),
+    ],
+)
+def test_a_skill_in_a_folder_that_is_wrong_is_not_good(tmp_path: Path, offline: list[str], end: str):
+    """It costs that skill alone; whoever runs `check` before a release learns of it by the exit code."""
+    config = write_config(tmp_path / "c.yaml", {}, {"s": skill()})
+    config.write_text(f"{config.read_text()}skill_paths: [lib]\n")
+    document = tmp_path / "lib" / "wrong" / "SKILL.md"
+    document.parent.mkdir(parents=True)
+    document.write_text("---\nname: wrong\ndescription: d\nactive: maybe\n---\nGuide.\n")
+    done = check(config, *offline)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\n  wrong: line 4: active: must be true or false (lib/wrong/SKILL.md)\n" in done.stdout
+    assert done.stdout.endswith(f"\n{end}")
+
+
+@pytest.mark.parametrize("offline", [["--offline"], []])
+def test_a_skill_that_only_needs_what_is_not_here_is_good(tmp_path: Path, offline: list[str]):
+    """It is right as it is written, and offered elsewhere."""
+    config = write_config(tmp_path / "c.yaml", {}, {"s": skill(), "t": {**skill(), "requires": {"bins": ["no-such"]}}})
+    done = check(config, *offline)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\nNot offered:\n  t: the program no-such is not on PATH\n" in done.stdout
+
+
 def test_a_skill_that_grants_nothing_is_a_problem(tmp_path: Path, record: Record):
     """A skill whose tools are all denied grants nothing, which nobody means."""
     config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": skill(r=["echo"])}, denied={"r": ["echo"]})
