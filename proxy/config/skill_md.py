@@ -40,6 +40,8 @@ _PLACE: Place = (SKILLS, "")
 """Where a skill stands whose values are checked as those of `skill_configs` are."""
 _NOTHING = SkillEntry()
 _TEXTS = ("category", "version", "author")
+_SAID_ELSEWHERE = {"desc": f"write {DESCRIPTION} instead", "usage": "the guide is the text below the front matter"}
+"""Keys of `skill_configs` for which a SKILL.md has another place."""
 
 _MOST_KEYS, _LONGEST_KEY, _MOST_UNKNOWN = 100, 40, 20
 """How many other keys, how long ones, and how many servers are held against those that there are: it takes its time."""
@@ -189,6 +191,8 @@ class _Reader:
         metadata = self._metadata()
         self._note_near_misses(self._top, ())
         self._note_near_misses(metadata, (METADATA,))
+        for key in _SAID_ELSEWHERE.keys() & self._top.keys():
+            self._findings.note((key,), f"ignored: {_SAID_ELSEWHERE[key]}")
         description = self._description()
         name = self._name()
         license_, compatibility = self._text("license"), self._text("compatibility")
@@ -237,8 +241,11 @@ class _Reader:
     def _description(self) -> str:
         text = self._top.get(DESCRIPTION)
         if text is None or (isinstance(text, str) and not text.strip()):
+            slip = (
+                None if DESCRIPTION in self._top else next(filter(_like_description, [*self._top][:_MOST_KEYS]), None)
+            )
             what = "is missing: write one line by which a model can choose the skill"
-            self._findings.problem((DESCRIPTION,), what)
+            self._findings.problem((slip or DESCRIPTION,), f"write {DESCRIPTION} instead" if slip else what)
             return ""
         if not isinstance(text, str) or not self._is_text(DESCRIPTION):
             kind = kind_of(text) if not isinstance(text, str) else _NO_TEXT
@@ -376,6 +383,11 @@ def _words(text: str) -> Iterator[str]:
 
 def _indented(text: str) -> str:
     return "".join(f"  {line}" for line in text.splitlines(keepends=True))
+
+
+def _like_description(key: str) -> bool:
+    """Whether a key was probably to be `description`."""
+    return len(key) <= _LONGEST_KEY and bool(get_close_matches(key.casefold(), (DESCRIPTION, "desc"), cutoff=0.8))
 
 
 @lru_cache(maxsize=1024)  # many skills have the same other keys

@@ -145,7 +145,7 @@ def test_the_top_level_wins_over_metadata():
 
 
 def test_description_and_guide_are_not_said_twice():
-    """desc and usage are keys of other programs here."""
+    """desc and usage are keys of skill_configs alone."""
     found = entry("desc: other\nusage: other\nmetadata: {desc: other, usage: other}")
     assert (found.desc, found.usage) == ("d", "")
     assert not found.model_fields_set & {"usage"}
@@ -223,6 +223,8 @@ def test_servers_that_there_are_not_are_named():
         ("homepage: x\ndisable-model-invocation: true\nmodel: y\nmetadata: {a: b, tools: c}", []),
         ("tool_lst: {git: []}", ["4: tool_lst: unknown key, ignored: did you mean 'tool_list'?"]),
         ("metadata: {pined: true}", ["4: metadata.pined: unknown key, ignored: did you mean 'pinned'?"]),
+        ("desc: x", ["4: desc: ignored: write description instead"]),
+        ("usage: x", ["4: usage: ignored: the guide is the text below the front matter"]),
         ("allowedTools: x", ["4: allowedTools: unknown key, ignored: did you mean 'allowed-tools'?"]),
         ("metadata: text", ["4: metadata: ignored: must be a mapping, not text"]),
         ("license: [a]", ["4: license: ignored: must be text, not a list"]),
@@ -286,6 +288,9 @@ def test_a_name_that_is_not_as_the_standard_wants_it(name, note, unserved):
             "name: a\ndescription:\n",
             "3: description: is missing: write one line by which a model can choose the skill",
         ),
+        ("desc: what it is for\n", "2: desc: write description instead"),
+        ("name: a\nDescription: what it is for\n", "3: Description: write description instead"),
+        ("name: a\ndescripton: what it is for\n", "3: descripton: write description instead"),
         ("description: ' '\n", "2: description: is missing: write one line by which a model can choose the skill"),
         ("description: [a]\n", "2: description: must be text, not a list: put it in quotes"),
         ("description: {a: b}\n", "2: description: must be text, not a mapping: put it in quotes"),
