@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.inventory import items
 from proxy.core.skill_answers import listing, words
 from proxy.core.wording import refusal
 from proxy.ports import SkillFiles, SkillSearch, SkillText
@@ -28,19 +29,17 @@ class Finding:
 
     async def list(self, catalogue: Catalogue, current: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The page that is asked for; `arguments` are those of `SKILL`, as the client sent them."""
-        category, query, page = arguments.get("category"), arguments.get("query"), arguments.get("page", 1)
-        tags = tuple(dict.fromkeys(words(arguments.get("tags"))))
-        if isinstance(page, str) and _NUMBER.fullmatch(page):
-            page = int(page)
-        if not isinstance(page, int) or isinstance(page, bool) or page < 1:
-            return refusal(f"page must be a whole number from 1 on, not {page!r}.")
+        if fault := _fault(arguments):
+            return refusal(fault)
+        category, query = arguments.get("category") or "", arguments.get("query") or ""
+        page, tags = int(arguments.get("page") or 1), tuple(dict.fromkeys(words(arguments.get("tags"))))
         found: Sequence[Skill] = catalogue.skills
         asked: dict[str, Any] = {}
-        if isinstance(query, str) and query.strip():
+        if query.strip():
             asked["query"] = query
             ids = await self._search().find(self._texts_of(catalogue), query, partial(self._guide, catalogue))
             found = [catalogue.by_id[id_] for id_ in ids]
-        if isinstance(category, str) and category.strip():
+        if category.strip():
             asked["category"] = category
             found = [skill for skill in found if skill.category.casefold() == category.strip().casefold()]
         if tags:
@@ -61,3 +60,17 @@ class Finding:
             texts = tuple(SkillText(skill.id, skill.name, skill.desc, skill.tags) for skill in catalogue.skills)
             self._texts[id(catalogue)] = catalogue, texts
         return self._texts[id(catalogue)][1]
+
+
+def _fault(arguments: Mapping[str, Any]) -> str:
+    """What an argument should have been, empty where all are; null says the same as leaving it out."""
+    page, tags = arguments.get("page"), arguments.get("tags")
+    for key in ("query", "category"):
+        if not isinstance(arguments.get(key), str | None):
+            return f"{key} must be text."
+    if not all(isinstance(tag, str) for tag in items(tags)) or not isinstance(tags, str | list | None):
+        return "tags must be a list of texts."
+    number = _NUMBER.fullmatch(page) if isinstance(page, str) else isinstance(page, int) and page is not True
+    if page is not None and not (number and int(page) > 0):
+        return "page must be a whole number from 1 on."
+    return ""

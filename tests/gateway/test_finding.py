@@ -71,7 +71,7 @@ async def test_without_more_all_skills_are_listed_and_nothing_is_searched():
         ({"query": "zone"}, ["diary", "clock"]),
         ({"query": "zone", "tags": ["now"]}, ["clock"]),
         ({"query": "zone", "category": "other"}, []),
-        ({"category": 5, "tags": 5, "query": 5}, ["clock", "diary", "git"]),
+        ({"category": None, "tags": None, "query": None, "page": None}, ["clock", "diary", "git"]),
     ],
 )
 async def test_a_list_is_narrowed_by_all_that_is_asked(asked: dict[str, Any], found: list[str]):
@@ -113,13 +113,31 @@ async def test_the_texts_of_a_catalogue_are_the_same_object_each_time():
     assert world.search.asked[-1][0] is not world.search.asked[0][0]
 
 
-@pytest.mark.parametrize("page", [0, -1, True, 1.5, "x", "-1", "", None, [], "9" * 5000, "٣"])
+@pytest.mark.parametrize("page", [0, -1, True, 1.5, "x", "-1", "0", "", [], "9" * 5000, "٣"])
 async def test_what_is_no_page_is_refused(page: object):
     """In words, whatever it is."""
     result = await World().finding.list(ALL, [], {"page": page})
 
     assert result["isError"] is True
-    assert "page must be a whole number from 1 on" in result["content"][0]["text"]
+    assert result["content"][0]["text"] == "page must be a whole number from 1 on."
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"query": []}, "query must be text."),
+        ({"query": 5, "category": "time"}, "query must be text."),
+        ({"category": {"a": 1}}, "category must be text."),
+        ({"tags": 5}, "tags must be a list of texts."),
+        ({"tags": ["zones", 5]}, "tags must be a list of texts."),
+        ({"tags": {"zones": True}}, "tags must be a list of texts."),
+    ],
+)
+async def test_what_cannot_narrow_a_list_is_refused(asked: dict[str, Any], why: str):
+    """Or whoever asked would take all skills for those that match."""
+    result = await World().finding.list(ALL, [], asked)
+
+    assert (result["isError"], result["content"][0]["text"]) == (True, why)
 
 
 @pytest.mark.parametrize("page", [1, "1"])
