@@ -131,7 +131,9 @@ def in_archive(content: bytes) -> Generator[Member]:
         return _in_tar_gz(content)
     if content[_USTAR] == b"ustar":
         raise BadPackage(f"it is a tar that is not compressed, and {_ACCEPTED}: compress it with gzip")
-    kind = next((kind for magic, kind in _OTHERS.items() if content.startswith(magic)), "none of these")
+    kind = next(
+        (kind for magic, kind in _OTHERS.items() if content.startswith(magic)), "neither a zip nor a gzipped tar"
+    )
     raise BadPackage(f"it is {kind}, and {_ACCEPTED}: pack it anew")
 
 

@@ -60,6 +60,8 @@ def add(
             documents = (path for name in _SKILL_FILES if (path := unpacked / top / name).is_file())
             name = name_of(next(documents)) or top
         with _about(source):
+            if not name:
+                raise BadPackage("its SKILL.md has no name: write one there, or pack its folder, of that name")
             staged = Staging(private, into, legal(name))
         with writing(str(into)):
             staged.new.parent.mkdir()
@@ -118,6 +120,8 @@ def _opened(source: Path) -> tuple[Generator[Member], str]:
         return in_folder(folder), digest(unpack(in_folder(folder), None))
     if not source.exists():
         raise BadPackage("there is no such file or folder: correct the path")
+    if source.name in _SKILL_FILES:
+        raise BadPackage("it is the document of a skill: give the folder that holds it")
     if not source.is_file():
         raise BadPackage("it is neither a file nor a folder: correct the path")
     with source.open("rb") as file:

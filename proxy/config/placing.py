@@ -154,6 +154,8 @@ def staging(into: Path) -> Generator[Path]:
     Raises:
         BadPackage: it cannot be made.
     """
+    if os.path.lexists(into) and not into.is_dir():
+        raise BadPackage(f"{into} is not a folder: give the path of one")
     missing = [folder for folder in (into, *into.parents) if not folder.exists()]
     try:
         with writing(str(into)):

@@ -346,8 +346,8 @@ def test_there_is_no_digest_of_a_folder_that_cannot_be_installed(tmp_path):
         (a_tar(wrapped(FILES)), "a tar that is not compressed, and a skill is a folder, a .zip or a .tar.gz: compress"),
         (bz2.compress(a_tar(wrapped(FILES))), "it is a bzip2 file, and a skill is a folder, a .zip or a .tar.gz"),
         (lzma.compress(a_tar(wrapped(FILES))), "it is an xz file, and a skill is a folder, a .zip or a .tar.gz"),
-        (SKILL, "it is none of these, and a skill is a folder, a .zip or a .tar.gz"),
-        (b"", "it is none of these"),
+        (SKILL, "it is neither a zip nor a gzipped tar, and a skill is a folder, a .zip or a .tar.gz"),
+        (b"", "it is neither a zip nor a gzipped tar"),
         (gzip.compress(SKILL), "damaged or cut off"),
         (b"PK\x03\x04 and nothing more", "damaged or cut off"),
         (gzip.compress(a_tar(wrapped(FILES)))[:-4], "damaged or cut off"),
@@ -389,6 +389,10 @@ def test_a_path_to_nothing_or_to_a_pipe_is_refused(tmp_path, into):
     assert "neither a file nor a folder" in refused(tmp_path / "pipe", into)
 
 
+def test_the_document_of_a_skill_is_refused_with_what_to_give_instead(tmp_path, into):
+    assert "give the folder that holds it" in refused(as_folder(tmp_path) / "SKILL.md", into)
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [
@@ -426,13 +430,19 @@ def test_a_name_that_the_standard_does_not_allow_is_refused_wherever_it_comes_fr
         assert "cannot be the name of a skill: that is 1 to 64 of a-z and 0-9" in refused(source, into)
 
 
-@pytest.mark.parametrize("name", ["..", ".", "../../x", "/tmp/x", ".installed", "a-skill\n", ""])
+@pytest.mark.parametrize("name", ["..", ".", "../../x", "/tmp/x", ".installed", "a-skill\n"])
 def test_a_name_in_a_skill_md_leads_nowhere_else(tmp_path, into, name):
     source = as_zip_without_a_folder(tmp_path)
     before = everything(tmp_path)
     with pytest.raises(BadPackage, match="cannot be the name of a skill"):
         add(source, into, accept, lambda _: name)
     assert everything(tmp_path) == before
+
+
+def test_an_archive_that_names_its_skill_nowhere_is_refused(tmp_path, into):
+    with pytest.raises(BadPackage, match=r"its SKILL\.md has no name: write one there, or pack its folder"):
+        add(as_zip_without_a_folder(tmp_path), into, accept, lambda _: "")
+    assert not into.exists()
 
 
 # --- hostile names and members ---------------------------------------------------------------------------------------
@@ -843,6 +853,13 @@ def test_where_there_is_no_space_left_that_is_said_and_nothing_has_changed(tmp_p
     )
     assert ended.stdout == f"{source}: 'x' cannot be written: File too large\n"
     assert everything(tmp_path) == before
+
+
+def test_a_file_where_skills_are_to_be_installed_is_named(tmp_path):
+    into = tmp_path / "file"
+    into.touch()
+    with pytest.raises(BadPackage, match=r"file is not a folder: give the path of one"):
+        put(as_zip(tmp_path), into)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
