@@ -1,9 +1,12 @@
 """`skills`: install, remove, list and validate skill packages."""
 
 import argparse
+import json
 import os
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +15,7 @@ from platformdirs import user_data_path
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.layout import abridged, counted, indented, not_offered, short
 from proxy.config.files import Files
-from proxy.config.library import Library, Root, find, one_line
+from proxy.config.library import DOCUMENTS, Library, Root, find, one_line
 from proxy.config.load import load
 from proxy.config.members import BadPackage
 from proxy.config.packages import add, installed, remove
@@ -20,6 +23,9 @@ from proxy.config.problems import Refused
 from proxy.config.records import Installed, changes_of
 from proxy.config.skill_md import read
 from proxy.core.catalogue import Skill
+
+_PLAIN_PATH: Final = re.compile(r"/[\w./+-]*")
+"""Paths that are text in YAML as they are."""
 
 
 def skills(arguments: argparse.Namespace) -> int:
@@ -42,15 +48,31 @@ def default_folder() -> Path:
 
 def _add(arguments: argparse.Namespace) -> int:
     into = _folder(arguments.to)
+    before = {one.id: one for one in installed(into)}
     done = add(arguments.source, into, _validate, _name_of, arguments.sha256)
     print(f"{done.id}: installed in {into / done.id} ({counted(len(done.files), 'file')}, SHA-256 {done.sha256})")
+    if older := before.get(done.id):
+        _print_replaced(older)
     for note in find([Root(into / done.id, trusted=True, shown=done.id)], (), Files()).notes:
         print(f"note: {note}")
     print(
         "To offer it, name that folder in the configuration; what it says of tools holds once it is trusted, or once\n"
-        f"skill_configs.{done.id} grants them:\n  skill_paths: [{{path: {into}, trusted: false}}]"
+        f"skill_configs.{done.id} grants them:\n  skill_paths: [{{path: {_in_yaml(into)}, trusted: false}}]"
     )
     return GOOD
+
+
+def _print_replaced(older: Installed) -> None:
+    """Say what is no longer there, with what somebody had changed in it."""
+    print("note: it replaces an older one" + (f", from {older.source}" if older.source else ""))
+    edits = tuple(change for change in older.changes if not change.startswith("missing: "))
+    for line in changes_of(replace(older, changes=edits, damage="")):
+        print(f"note: gone with that: {line}")
+
+
+def _in_yaml(path: Path) -> str:
+    """A path as it can stand in a mapping with braces."""
+    return str(path) if _PLAIN_PATH.fullmatch(str(path)) else json.dumps(str(path), ensure_ascii=False)
 
 
 def _remove(arguments: argparse.Namespace) -> int:
@@ -88,7 +110,8 @@ def _list(arguments: argparse.Namespace) -> int:
 def _validate_all(arguments: argparse.Namespace) -> int:
     servers = load(arguments.config, os.environ).library.servers if arguments.config else None
     good = True
-    for path in arguments.path:
+    for given in arguments.path:
+        path = given.parent if given.name in DOCUMENTS and given.is_file() else given
         found = find([Root(path.absolute(), trusted=True, shown=str(path))], servers or (), Files())
         good = _print_found(path, found, any_server=servers is None) and good
     return GOOD if good else LIVE_PROBLEM
