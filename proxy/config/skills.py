@@ -20,6 +20,10 @@ REQUIRES, CONFLICTS = "requires_skills", "conflicts_with"
 _KNOWN_AS = {"darwin": "macos", "mac": "macos", "osx": "macos", "win32": "windows", "win": "windows"}
 
 
+_HIDING = ("enabled", "requires", "required_capabilities")
+"""What a skill can be hidden by."""
+
+
 @dataclass(frozen=True)
 class Offered:
     """The skills of a configuration, in order; those that are not offered, each with one line of reason."""
@@ -97,7 +101,9 @@ def _merged(
         over = {name: getattr(entry, name) for name in entry.model_fields_set}
         named = ", ".join(name for name in SkillEntry.model_fields if name in over)
         findings.note(place, f"laid over {found.shown}: {named}" if over else f"adds nothing to {found.shown}")
-        merged[id_] = _Candidate(id_, found.entry.model_copy(update=over), found, place, frozenset(over))
+        # An untrusted folder must not hide what the file offers: there it gives texts alone.
+        update = over if found.trusted else {key: getattr(entry, key) for key in _HIDING} | over
+        merged[id_] = _Candidate(id_, found.entry.model_copy(update=update), found, place, frozenset(over))
     twins = {alike(id_): id_ for id_ in reversed([*entries])}
     for id_, found in folders.items():
         twin = twins.get(alike(id_))

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.config.load import Loaded
 from proxy.core.catalogue import EVERYTHING, Allow, Skill
+from proxy.core.scope import ScopeId
 
 SERVERS = "servers: {git: {command: python}, time: {command: python}, off: {command: python, disabled: true}}\n"
 TRUSTED = SERVERS + "skill_paths: [{path: s, trusted: true}]\n"
@@ -423,3 +424,13 @@ def test_a_program_is_looked_for_once_however_many_skills_require_it(room, monke
     loaded = room.load(f"skill_configs:\n{entries}", {"PATH": str(room.folder)})
     assert len(loaded.left_out) == 100
     assert asked == ["missing", "missing"]
+
+
+@pytest.mark.parametrize("hiding", ["enabled: false", "requires: {env: NOT}", "required_capabilities: [none]"])
+def test_an_untrusted_folder_cannot_hide_what_the_file_offers(room, hiding):
+    """A trusted one can, where the file says nothing else."""
+    room.put("s/mine", f"{hiding}\n")
+    mine = "skill_configs: {mine: {tool_list: {git: [git_log]}}}"
+    loaded = room.load(f"{UNTRUSTED}{mine}")
+    assert [one.id for one in loaded.policy.of(ScopeId("process")).skills] == ["mine"]
+    assert room.load(f"{TRUSTED}{mine}").policy.of(ScopeId("process")).skills == ()
