@@ -203,8 +203,13 @@ class HttpProxy:
 
 
 @contextmanager
-def http_proxy(config: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Generator[HttpProxy]:
-    """The program over HTTP on a free port; at the end it stops on SIGTERM with exit code 0, or the test fails."""
+def http_proxy(
+    config: Path, *arguments: str, environ: Mapping[str, str] | None = None, patience: float = PATIENCE
+) -> Generator[HttpProxy]:
+    """The program over HTTP on a free port; at the end it stops on SIGTERM with exit code 0, or the test fails.
+
+    `patience`: seconds after which it counts as failed to start.
+    """
     log = config.with_suffix(f".{time.monotonic_ns()}.log")
     with log.open("wb") as stderr:
         process = subprocess.Popen(
@@ -216,7 +221,7 @@ def http_proxy(config: Path, *arguments: str, environ: Mapping[str, str] | None 
             env={**os.environ, **(environ or {})},
         )
     try:
-        yield HttpProxy(process, _ready_url(process, log), log)
+        yield HttpProxy(process, _ready_url(process, log, patience), log)
         process.terminate()
         code = process.wait(PATIENCE)
         assert code == 0, log.read_text(encoding="utf-8")
@@ -226,8 +231,8 @@ def http_proxy(config: Path, *arguments: str, environ: Mapping[str, str] | None 
             process.wait(PATIENCE)
 
 
-def _ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + PATIENCE
+def _ready_url(process: subprocess.Popen[bytes], log: Path, patience: float) -> str:
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline and process.poll() is None:
         for line in log.read_text(encoding="utf-8").splitlines():
             if '"proxy.ready"' in line:

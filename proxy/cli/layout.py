@@ -9,8 +9,8 @@ from proxy.config.library import LeftOut
 
 WIDTH: Final = 80
 """Columns of a terminal, as far as lines can be wrapped."""
-LINES: Final = 2
-"""Lines of a description that are shown."""
+LONGEST: Final = 2 * WIDTH
+"""Characters of a description that are shown."""
 
 
 def counted(number: int, what: str) -> str:
@@ -39,15 +39,13 @@ def indented(text: str) -> str:
 
 def abridged(text: str) -> str:
     """The beginning of a text that may be long and hold anything, indented; empty where there is nothing to see."""
-    plain = "".join(character if character.isprintable() else " " for character in text)
-    return textwrap.fill(
-        " ".join(plain.split()),
-        WIDTH,
-        initial_indent="  ",
-        subsequent_indent="  ",
-        max_lines=LINES,
-        placeholder=" …",
-    )
+    short = textwrap.shorten(printable(text), LONGEST, placeholder=" …")
+    return textwrap.fill(short, WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def printable(text: str) -> str:
+    """`text` without what a terminal might take for orders."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def not_offered(skills: Sequence[LeftOut]) -> str:

@@ -20,6 +20,7 @@ from proxy import logs
 from proxy.app import Running, running
 from proxy.cli.exits import GOOD, REFUSED
 from proxy.cli.hangup import Hangup
+from proxy.cli.layout import printable
 from proxy.config.load import Loaded
 from proxy.config.reload import Reload, Watcher
 from proxy.core.masking import Masker
@@ -31,6 +32,8 @@ from proxy.upstream.spawn import Early
 log = structlog.stdlib.get_logger("proxy")
 
 DEFAULT_PORT = 8765
+MOST_SHOWN = 30
+"""Skills that are named when the proxy starts."""
 WAITING = "Waiting for an MCP client on standard input; --transport http serves over HTTP."
 
 
@@ -115,13 +118,17 @@ def _tell(proxy: Running, bound: socket) -> None:
     claude = f"claude mcp add --transport http skills {url}{token}"
     entry = json.dumps({"mcpServers": {"skills": {"type": "http", "url": url}}})
     if not sys.stderr.isatty():  # where nobody reads along, everything is one event
-        log.info("proxy.ready", url=url, skills=[skill.id for skill in skills], claude_code=claude, entry=entry)
+        ids = [skill.id for skill in skills[:MOST_SHOWN]]
+        log.info("proxy.ready", url=url, count=len(skills), skills=ids, claude_code=claude, entry=entry)
         return
     width = shutil.get_terminal_size().columns - 2
     lines = [f"mcp-skill-proxy serves {proxy.loaded.path} at {url} (Ctrl-C ends it)", "", "Skills:"]
-    for skill in skills:
+    for skill in skills[:MOST_SHOWN]:
         state = " (active at once)" if skill.active or skill.pinned else ""
-        lines.append("  " + textwrap.shorten(f"{skill.id}{state}: {skill.desc or skill.name}", width, placeholder="…"))
+        shown = printable(f"{skill.id}{state}: {skill.desc or skill.name}")
+        lines.append("  " + textwrap.shorten(shown, width, placeholder="…"))
+    if len(skills) > MOST_SHOWN:
+        lines.append(f"  … and {len(skills) - MOST_SHOWN:,} more: skills list --config {proxy.loaded.path} shows all")
     lines += ["", "Point a client at it (the README has each client's own form):", f"  {claude}", f"  {entry}"]
     lines += [f"  an agent with skills of its own: {url}/NAME", ""]
     print("\n".join(lines), file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from processes import mebibytes, running
 from stdio_client import StdioClient
@@ -74,8 +75,8 @@ def measure(config: Path, count: int) -> Costs:
         client = StdioClient(process)
         client.greet()
         times = [time.monotonic() - begun]
-        search = ("tools/call", {"name": "SKILL", "arguments": SEARCH})
-        for method, params in (("tools/list", {}), search, search):
+        search: dict[str, Any] = {"name": "SKILL", "arguments": SEARCH}
+        for method, params in (("tools/list", dict[str, Any]()), ("tools/call", search), ("tools/call", search)):
             begun = time.monotonic()
             client.request(method, params)
             times.append(time.monotonic() - begun)

@@ -68,6 +68,7 @@ async def test_over_http_logs_are_json_lines_too(bench: Bench):
     bench.skill("one", {})
     async with serving(bench.write(), "--transport", "http", "--port", "0") as program:
         ready = await program.said("proxy.ready")
+        assert (ready["count"], ready["skills"]) == (1, ["one"])
         program.process.terminate()
         assert await program.ended() == 0
         assert {str(one["event"]) for one in events(program)} >= {"proxy.ready", "proxy.stopping"}
@@ -95,6 +96,16 @@ async def test_on_a_terminal_the_address_the_skills_and_a_client_are_shown(bench
     said = await on_a_terminal(bench, b"/NAME", "--transport", "http", "--port", "0")
     assert b"  one (active at once): What it is for" in said
     assert b"claude mcp add --transport http skills http://127.0.0.1:" in said
+
+
+async def test_on_a_terminal_only_the_first_of_very_many_skills_are_shown(bench: Bench):
+    """And how to see all; what a description holds gives the terminal no orders."""
+    for number in range(40):
+        bench.skill(f"s{number}", {}, desc="What \x1b[2Jit is for")
+    said = await on_a_terminal(bench, b"/NAME", "--transport", "http", "--port", "0")
+    assert b"  s29: What [2Jit is for" in said
+    assert b"s30" not in said
+    assert b"  \xe2\x80\xa6 and 10 more: skills list --config " in said
 
 
 async def on_a_terminal(bench: Bench, until: bytes, *arguments: str) -> bytes:

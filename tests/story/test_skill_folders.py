@@ -538,9 +538,11 @@ def test_ten_thousand_skills_are_checked(many: Path):
     assert "Traceback" not in done.stderr
 
 
-async def test_ten_thousand_skills_are_listed_and_found(many: Path):
-    """The description keeps to its 2,000 bytes and says that there are more; pages and search lead to each of them."""
-    with http_proxy(many) as proxy:
+async def test_ten_thousand_skills_are_listed(many: Path):
+    """The description keeps to its 2,000 bytes and says that there are more; pages lead to each, and hints are few."""
+    with http_proxy(many, patience=120) as proxy:
+        (ready,) = proxy.logged("proxy.ready")
+        assert (len(ready["skills"]), ready["more_skills"]) == (50, 9_950)
         async with connected(proxy.namespace("many")) as peer:
             definition = await tool(peer)
             assert len(definition["description"].encode()) <= 2_000
@@ -551,6 +553,8 @@ async def test_ten_thousand_skills_are_listed_and_found(many: Path):
             assert [skill["id"] for skill in last["skills"]] == [
                 f"skill-{number:05}" for number in range(9_980, 10_000)
             ]
-            found = (await peer.skill("list", query="skill-07777"))["structuredContent"]["skills"]
-            assert found[0]["id"] == "skill-07777"
             assert (await peer.skill("read", "skill-04242"))["structuredContent"]["guide"] == "Guide."
+            lost = await peer.skill("activate", "skil-09999")
+            assert lost["structuredContent"]["available_skills"][0] == "skill-09999"
+            assert len(lost["structuredContent"]["available_skills"]) == 50
+            assert text_of(lost).endswith(' and 9,950 more, which SKILL({"action": "list"}) shows')
