@@ -108,15 +108,24 @@ class Document(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def find(roots: Sequence[Root], servers: Collection[str], reader: Files, last: Library | None = None) -> Library:
+def find(
+    roots: Sequence[Root],
+    servers: Collection[str],
+    reader: Files,
+    last: Library | None = None,
+    decided: Mapping[str, Collection[str]] | None = None,
+) -> Library:
     """The skills below `roots`, which `reader` walks; `servers`: the keys of those in the configuration.
+
+    `decided`: by id, the keys that the configuration gives itself, for which it does not matter what an untrusted
+    folder says.
 
     Of skills with the same id one counts: that of a trusted root before others, then that of the later root, then the
     one whose path comes later. With `last`, what was found before, only documents that have changed are read.
     Whatever is wrong with one skill, the others are found.
     """
     known = tuple(servers)
-    search = _Search(known, last.documents if last and last.servers == known else {})
+    search = _Search(known, last.documents if last and last.servers == known else {}, decided or {})
     return search.run(roots, reader)
 
 
@@ -147,9 +156,12 @@ class _Found(NamedTuple):
 class _Search:
     """One search, and what it has found so far."""
 
-    def __init__(self, servers: tuple[str, ...], before: Mapping[str, Document]) -> None:
+    def __init__(
+        self, servers: tuple[str, ...], before: Mapping[str, Document], decided: Mapping[str, Collection[str]]
+    ) -> None:
         self._servers = servers
         self._before = before
+        self._decided = decided
         self._documents: dict[str, Document] = {}
         self._skills: list[FolderSkill] = []
         self._left_out: list[LeftOut] = []
@@ -226,8 +238,10 @@ class _Search:
             what = f"the name is {one_line(name)}, the folder's is {found.id}: they should be the same"
             self._notes.append(str(Problem(found.at, 0, skill_md.NAME, what)))
             unserved = unserved or "its name is not that of its folder"
-        if document.skill.trusting and not found.root.trusted:
-            self._notes.append(f"{found.at}: {_not_in_force(found, document.skill.trusting)}")
+        decided = self._decided.get(found.id, ())
+        still = [key for key in document.skill.trusting if skill_md.key_of(key) not in decided]
+        if still and not found.root.trusted:
+            self._notes.append(f"{found.at}: {_not_in_force(found, still)}")
         self._skills.append(
             FolderSkill(
                 id=found.id,

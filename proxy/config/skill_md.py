@@ -125,6 +125,11 @@ def front_matter(content: bytes, file: str) -> dict[str, core_schema.Json]:
     return value
 
 
+def key_of(written: str) -> str:
+    """The key of `skill_configs` that says the same as one of `SkillMd.trusting`."""
+    return ALLOWLISTS[0] if written == ALLOWED_TOOLS else written.removeprefix(f"{METADATA}.")
+
+
 def read(content: bytes, file: str, servers: Collection[str]) -> SkillMd:
     """What `content`, the bytes of the file called `file`, says; `servers`: the keys of those in the configuration.
 

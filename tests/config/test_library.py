@@ -48,9 +48,9 @@ class Shelf:
         """One of the folders as a root."""
         return Root(self.folder / path, trusted, path)
 
-    def find(self, *roots: Root, last: Library | None = None) -> Library:
-        """What is below them, or below `s`."""
-        return find(roots or [self.root()], SERVERS, Files(), last)
+    def find(self, *roots: Root, last: Library | None = None, **decided: set[str]) -> Library:
+        """What is below them, or below `s`; `decided`: what the configuration says of skills itself."""
+        return find(roots or [self.root()], SERVERS, Files(), last, decided)
 
     def skill(self, *roots: Root) -> FolderSkill:
         """The only one that there is."""
@@ -698,6 +698,16 @@ def test_allowed_tools_of_an_untrusted_skill_grant_nothing(shelf):
             "what is to hold into skill_configs.x"
         ),
     )
+
+
+def test_what_the_configuration_decides_of_an_untrusted_skill_is_not_told_as_open(shelf):
+    """Who has done what was said is not told once more."""
+    said = "active: true\nmax_active_minutes: 5\nallowed-tools: git__git_log\nmetadata: {tool_list: '{git: []}'}\n"
+    shelf.put("s/x", said)
+    root = shelf.root(trusted=False)
+    (note,) = shelf.find(root, x={"tool_list", "active"}).notes
+    assert note.startswith("s/x/SKILL.md: max_active_minutes is not in force, as s is not trusted")
+    assert shelf.find(root, x={"tool_list", "active", "max_active_minutes"}).notes == ()
 
 
 def test_an_untrusted_skill_that_is_wrong_is_left_out(shelf):
