@@ -14,13 +14,13 @@ def granted(texts: Iterable[str], servers: Collection[str]) -> Mapping[str, tupl
     A tool is written `mcp__SERVER__TOOL`, `SERVER__TOOL` or `SERVER:TOOL`, with `*` for all, as also `mcp__SERVER` is;
     patterns are allowed. What is written otherwise is about tools of the client itself, and is left alone.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, dict[str, None]] = {}
     for text in texts:
         for token in _TOKEN.findall(text):
             if ("__" in token or ":" in token) and "(" not in token and (grant := _grant(token, servers)):
                 server, tool = grant
-                found = united(found, {server: () if tool == "*" else (tool,)})
-    return found
+                found.setdefault(server, {})[tool] = None
+    return {server: () if "*" in tools else tuple(tools) for server, tools in found.items()}
 
 
 def united(one: Mapping[str, tuple[str, ...]], other: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.config.allowed_tools import granted
 from proxy.config.models import SkillEntry
 from proxy.config.problems import Refused
 from proxy.config.skill_md import LARGEST, LARGEST_FRONT_MATTER, SkillMd, body, front_matter, read, split
@@ -182,6 +183,14 @@ def test_allowed_tools_grant_what_they_name_at_servers(tokens, granted):
     """What is written otherwise is about tools that the client has itself."""
     assert entry(f"allowed-tools: '{tokens}'").tool_list == granted
     assert entry(f"allowed-tools: ['{tokens}']").tool_list == granted
+
+
+def test_very_many_allowed_tools_are_read_one_after_the_other():
+    """Each is added to those before without looking at them again; with all among them, these are all."""
+    tools = tuple(f"t{number}" for number in range(200_000))
+    text = " ".join(f"git:{tool}" for tool in tools)
+    assert granted([text, text], SERVERS) == {"git": tools}
+    assert granted([text, "git:*"], SERVERS) == {"git": ()}
 
 
 def test_allowed_tools_add_to_the_tool_list():
