@@ -16,6 +16,8 @@ RESERVED = frozenset({"skill", "skill_call", "skill_invoke"})
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_LENGTH = 8
+_MARKED = re.compile(rf"_[0-9a-f]{{{_HASH_LENGTH}}}\Z")
+"""How a name ends that was altered."""
 
 
 def sanitised(text: str) -> str:
@@ -52,9 +54,10 @@ class Naming:
         return self._marked(name, f"{server}\0{original}") if name.casefold() in self._of_skills else name
 
     def prompt_of(self, skill: str) -> str:
-        """The name of the prompt that a skill is, by the same rules."""
+        """The name of the prompt that a skill is, by the same rules; none can be called what another one's is."""
         safe = sanitised(skill)
-        return safe if safe == skill and len(safe) <= self.limit else self._marked(safe, skill)
+        plain = safe == skill and len(safe) <= self.limit and not _MARKED.search(safe)
+        return safe if plain else self._marked(safe, skill)
 
     def altered(self, server: str, original: str) -> bool:
         """Whether the exposed name is more than prefix, separator and original name."""

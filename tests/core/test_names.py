@@ -112,6 +112,15 @@ def test_no_prompt_of_a_server_has_the_name_of_a_skill(naming: Naming, ids: set[
     assert len(of_skills) == len(ids)
 
 
+@pytest.mark.parametrize("id_", ["my skill", "s" * 60, "größe"])
+def test_no_skill_can_be_called_what_the_prompt_of_another_is(id_: str):
+    """Else a folder of that name would take the prompt of a skill that it has nothing to do with."""
+    naming = Naming({})
+    altered = naming.prompt_of(id_)
+
+    assert naming.prompt_of(altered) not in {altered, id_}
+
+
 @law
 @given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names)
 def test_a_prompt_is_called_as_a_tool_is_where_no_skill_is_called_so(naming: Naming, server: str, original: str):
