@@ -237,7 +237,7 @@ class SkillFiles(Protocol):
         """The content of the file at `path`, one of the skill's; of `SKILL.md`, the document as it is served.
 
         Raises:
-            Unreadable: it is none of the skill's files, or not what it was when the skill was loaded.
+            Unreadable: it is none of the skill's files, or cannot be read any more.
         """
         ...
 

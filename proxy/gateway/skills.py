@@ -216,6 +216,8 @@ class Skills:
             content = await self._files.read(skill, one.path)
         except Unreadable as error:
             return skill_answers.unreadable(skill, one.path, error.reason)
+        if len(content) > skill_answers.READ_LIMIT:  # it has grown since
+            return skill_answers.too_large(skill, one._replace(size=len(content)))
         return skill_answers.file(skill, one.path, content, state.active)
 
     async def _read_tool(self, caller: Caller, skill: Skill, tool: str) -> dict[str, Any]:

@@ -327,6 +327,16 @@ async def test_a_folder_of_a_skill_can_be_looked_into(world: World, path: str, l
     assert [file["path"] for file in answer["structuredContent"]["files"]] == listed
 
 
+async def test_a_file_that_has_grown_since_is_too_large(world: World):
+    """It would fill a model's context before the change of its folder is noticed."""
+    world.files.contents["base", "scripts/run.py"] = b"x" * (READ_LIMIT + 1)
+
+    answer = await world.skill("read", "base", path="scripts/run.py")
+
+    assert answer["isError"] is True
+    assert "holds 131,073 bytes, and read gives at most 128 KiB" in answer["content"][0]["text"]
+
+
 @pytest.mark.parametrize(
     ("skill", "path", "why"),
     [
