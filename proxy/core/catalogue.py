@@ -137,6 +137,16 @@ class Catalogue:
         return {self.naming.prompt_of(skill.id): skill for skill in self.skills}
 
     @cached_property
+    def rivals(self) -> Mapping[str, frozenset[str]]:
+        """By skill, those that cannot be active beside it, where there are any; of two, it is enough that one says so."""
+        pairs = [(skill.id, other) for skill in self.skills for other in skill.conflicts if other in self.by_id]
+        both: dict[str, set[str]] = {}
+        for one, other in (*pairs, *((other, one) for one, other in pairs)):
+            if one != other:
+                both.setdefault(one, set()).add(other)
+        return {skill: frozenset(others) for skill, others in both.items()}
+
+    @cached_property
     def limited(self) -> Mapping[str, float]:
         """The skills that are offloaded when they are not used, with the seconds until then."""
         return {s.id: s.idle_limit for s in self.skills if s.idle_limit is not None and not s.pinned}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.catalogue import Catalogue
 from proxy.core.scope import ScopeState
 
 
@@ -36,7 +36,7 @@ class Blocked:
 def required(catalogue: Catalogue, skill: str) -> tuple[str, ...]:
     """The skills that `skill` requires, directly or not, each after those that it requires itself."""
     known = catalogue.by_id
-    if skill not in known:
+    if skill not in known or not known[skill].requires:
         return ()
     found: list[str] = []
     opened = {skill}
@@ -51,11 +51,6 @@ def required(catalogue: Catalogue, skill: str) -> tuple[str, ...]:
             opened.add(other)
             ways.append((other, iter(known[other].requires)))
     return tuple(found[:-1])
-
-
-def conflict(one: Skill, other: Skill) -> bool:
-    """Whether they cannot be active together; it is enough that one of them says so."""
-    return other.id in one.conflicts or one.id in other.conflicts
 
 
 def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState | Blocked:
@@ -176,8 +171,8 @@ def _sound(catalogue: Catalogue, state: ScopeState) -> bool:
 
 
 def _in_conflict(catalogue: Catalogue, active: Iterable[str], skill: str) -> tuple[str, ...]:
-    one, known = catalogue.by_id[skill], catalogue.by_id
-    return tuple(other for other in active if other != skill and other in known and conflict(one, known[other]))
+    rivals = catalogue.rivals.get(skill)
+    return tuple(other for other in active if other in rivals) if rivals else ()
 
 
 def _has_to_stay(catalogue: Catalogue, staying: Iterable[str], skill: str) -> bool:
@@ -186,6 +181,8 @@ def _has_to_stay(catalogue: Catalogue, staying: Iterable[str], skill: str) -> bo
 
 def _without_orphans(catalogue: Catalogue, active: tuple[str, ...], by_demand: Collection[str]) -> tuple[str, ...]:
     """What stays of `active`: all but those that were only required, and that nobody requires any more."""
+    if not by_demand:
+        return active
     needed = {*_needed(catalogue, (skill for skill in active if skill not in by_demand))}
     return tuple(skill for skill in active if skill not in by_demand or skill in needed or skill in catalogue.pinned)
 
