@@ -295,7 +295,7 @@ class Forwarding:
             try:
                 link = await self._gate.upstreams.connected(server, caller.scope)
                 log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
-                with self._idling.use(caller.scope, self._used(caller.scope, server, method, params)):
+                with self._idling.use(caller.scope, await self._used(caller.scope, server, method, params)):
                     return await self._rounds.exchange(link, caller, server, method, params, same)
             except ServerUnavailable as error:
                 raise lost or error from None
@@ -308,15 +308,13 @@ class Forwarding:
                 lost = error
         raise AssertionError
 
-    def _used(self, scope: ScopeId, server: str, method: str, params: Mapping[str, Any]) -> Iterator[str]:
-        """The skills with a limit on being idle that a request to `server` makes use of."""
-        catalogue = self._gate.catalogue(scope)
-        for skill in map(catalogue.by_id.__getitem__, catalogue.limited):
-            if method != "tools/call":
-                if server in skill.servers:
-                    yield skill.id
-            elif skill.tools.get(server, NOTHING).allows(params["name"]):
-                yield skill.id
+    async def _used(self, scope: ScopeId, server: str, method: str, params: Mapping[str, Any]) -> list[str]:
+        """The active skills with a limit on being idle that a request to `server` makes use of."""
+        active, catalogue = (await self._gate.state(scope)).active, self._gate.catalogue(scope)
+        skills = [catalogue.by_id[skill] for skill in active if skill in catalogue.limited]
+        if method != "tools/call":
+            return [skill.id for skill in skills if server in skill.servers]
+        return [skill.id for skill in skills if skill.tools.get(server, NOTHING).allows(params["name"])]
 
 
 def _without_result(name: str, error: ServerUnavailable | ServerLost | ServerSilent | Unanswered) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 import structlog
+from anyio.lowlevel import checkpoint
 
 from proxy.core.catalogue import Catalogue
 from proxy.core.relations import expired
@@ -75,6 +76,7 @@ class Idling:
         for ended in self._last.keys() - scopes:  # while something of it was used
             del self._last[ended]
         for scope in scopes:
+            await checkpoint()  # others have their turns in between
             state = await self._gate.store.get(scope)
             if state is not None:
                 over, next_due = self._look(self._gate.catalogue(scope), scope, state)
