@@ -138,7 +138,7 @@ class Catalogue:
 
     @cached_property
     def rivals(self) -> Mapping[str, frozenset[str]]:
-        """By skill, those that cannot be active beside it, where there are any; of two, it is enough that one says so."""
+        """By skill, those that cannot be active beside it, if there are any; it is enough that one of two says so."""
         pairs = [(skill.id, other) for skill in self.skills for other in skill.conflicts if other in self.by_id]
         both: dict[str, set[str]] = {}
         for one, other in (*pairs, *((other, one) for one, other in pairs)):
