@@ -69,6 +69,11 @@ class Folder:
     verbatim: bool = True
     unserved: str = ""
 
+    @cached_property
+    def by_path(self) -> Mapping[str, SkillFile]:
+        """The files by path."""
+        return {file.path: file for file in self.files}
+
 
 @dataclass(frozen=True)
 class Skill:
@@ -138,7 +143,7 @@ class Catalogue:
 
     @cached_property
     def rivals(self) -> Mapping[str, frozenset[str]]:
-        """By skill, those that cannot be active beside it, if there are any; it is enough that one of two says so."""
+        """By skill, those that cannot be active beside it, where there are any: one of two has to say so."""
         pairs = [(skill.id, other) for skill in self.skills for other in skill.conflicts if other in self.by_id]
         both: dict[str, set[str]] = {}
         for one, other in (*pairs, *((other, one) for one, other in pairs)):

@@ -100,6 +100,13 @@ def paths(skill: Skill) -> Mapping[str, int | None]:
     return {DOCUMENT if f.path == skill.folder.document else f.path: f.size for f in skill.folder.files}
 
 
+def has_file(skill: Skill, path: str) -> bool:
+    """Whether it is served a file at `path`."""
+    if path == DOCUMENT or skill.folder is None:
+        return path == DOCUMENT
+    return path != skill.folder.document and path in skill.folder.by_path
+
+
 def published(catalogue: Catalogue, uri: str) -> tuple[Skill, str] | None:
     """The skill, and the path in its folder, that `uri` is of; None where it is of none that is served here.
 

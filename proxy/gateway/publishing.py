@@ -15,7 +15,7 @@ from proxy.core.decision import Route
 from proxy.core.errors import Rejection, Unknown, Unreadable
 from proxy.core.inventory import is_json
 from proxy.core.namespaced import exposed_entry
-from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, paths, published, served, uri_of
+from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, has_file, paths, published, served, uri_of
 from proxy.core.skill_answers import prompt
 from proxy.gateway.forwarding import INVALID_PARAMS, Forwarding
 from proxy.gateway.gate import Gate
@@ -52,7 +52,7 @@ class Publishing:
         if found is None:
             return await self._forwarding.read_resource(caller, params)
         skill, path = found
-        if path not in paths(skill):
+        if not has_file(skill, path):
             raise Unknown(f"Unknown resource: {uri}", uri)
         try:
             content = await self._files.read(skill, path)

@@ -202,7 +202,7 @@ class Skills:
         """What is at a path of a skill; only the files that it is known to have can be asked for."""
         files = () if skill.folder is None else skill.folder.files
         wanted = path.rstrip("/").removeprefix("./")
-        one = next((file for file in files if file.path == wanted), None)
+        one = None if skill.folder is None else skill.folder.by_path.get(wanted)
         if one is None:
             inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]
             return (

@@ -10,7 +10,7 @@ from proxy.core.errors import ProxyError, Unknown
 from proxy.core.inventory import Json
 from proxy.core.namespaced import Source, exposed
 from proxy.core.profiles import Policy
-from proxy.core.published import paths, published
+from proxy.core.published import has_file, published
 from proxy.core.scope import ScopeId
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
@@ -86,9 +86,14 @@ class Subscriptions:
         """Tell those who wish to hear of a skill's files that the skill is not what it was in `before`, or gone."""
         for subscriber, uris in self._wishes.items():
             was, now = before.of(subscriber.scope), self._gate.catalogue(subscriber.scope)
+            same: dict[str, bool] = {}  # a skill may have thousands of files, and as many wishes
             for uri in uris:
-                known = _file_of_a_skill(was, uri)
-                if known is not None and known != _file_of_a_skill(now, uri):
+                skill = _file_of_a_skill(was, uri)
+                if skill is None:
+                    continue
+                if skill.id not in same:
+                    same[skill.id] = skill == now.by_id.get(skill.id)
+                if not same[skill.id]:
                     self._notifier.updated(subscriber, {"uri": uri})
 
     async def _unwish(self, subscriber: Subscriber, uri: str) -> None:
@@ -138,7 +143,7 @@ def _is_of(uri: str, subscribed: str) -> bool:
 def _file_of_a_skill(catalogue: Catalogue, uri: str) -> Skill | None:
     """The skill that has a file at `uri`; None where there is none. It is another after every change of its files."""
     found = published(catalogue, uri)
-    return found[0] if found is not None and found[1] in paths(found[0]) else None
+    return found[0] if found is not None and has_file(*found) else None
 
 
 def _subscriber(caller: Caller) -> Subscriber:

@@ -13,7 +13,9 @@ from proxy.core.published import (
     TEMPLATE,
     address,
     described,
+    has_file,
     is_legal_name,
+    paths,
     published,
     served,
     skill_prompts,
@@ -47,6 +49,14 @@ def test_a_legal_name_is_what_the_standard_says(name: str):
 def test_any_other_name_is_not(name: str):
     """Whatever it looks like."""
     assert not is_legal_name(name)
+
+
+@pytest.mark.parametrize("skill", [PLAIN, WITH_FILES])
+def test_a_skill_is_served_the_files_that_are_listed_of_it(skill: Skill):
+    """And under no other path, as that of a document that is spelled otherwise."""
+    tried = ("SKILL.md", "skill.md", "scripts/fill.py", "scripts", "x", "")
+
+    assert [path for path in tried if has_file(skill, path)] == [path for path in tried if path in paths(skill)]
 
 
 def test_skills_are_served_that_clients_can_be_served():
