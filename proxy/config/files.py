@@ -7,12 +7,15 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Final
+from typing import BinaryIO, Final
 
 from proxy.config.tree import Tree, walked
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a file that is read: no configuration comes near, and reading YAML holds up everything else meanwhile."""
+
+_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
+"""How a folder is opened to go on from there."""
 
 
 class _ReadOnce(OSError):
@@ -83,14 +86,36 @@ def digests(paths: Iterable[Path], roots: Collection[Path] = ()) -> Mapping[Path
     return files.digests
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most `most` bytes, of which nothing is kept; never waits for a pipe.
+def open_regular(path: Path) -> BinaryIO:
+    """The regular file at an absolute `path`, to be read; never waits for a pipe.
 
-    Raises `OSError`, also where it is no regular file or is larger.
+    It is opened step by step from the top of the file system, and no step follows a link: nothing that is put there
+    between looking and opening leads elsewhere.
+
+    Raises `OSError`, also where it is no regular file, or a link is on the way.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:  # noqa: PTH123 - no path
-        if not S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+    top, *folders, name = path.parts
+    at = os.open(top, _FOLDER)
+    try:
+        for part in folders:
+            inner = os.open(part, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = inner
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
+    finally:
+        os.close(at)
+    if not S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.fdopen(file, "rb")
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most `most` bytes, of which nothing is kept.
+
+    Raises `OSError` as `open_regular`, and where it is larger.
+    """
+    with open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise _TooLarge(errno.EFBIG, f"it holds more than {most // 1024**2} MiB")

@@ -1,6 +1,5 @@
 """The skills in folders: which there are below the roots, which of those with the same id counts, what each says."""
 
-import os
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -135,7 +134,10 @@ def alike(id_: str) -> str:
 
 
 class _Found(NamedTuple):
-    """A folder with a document. `rank`: the greater counts. `folder`: below its root. `at`: its path, as shown."""
+    """A folder with a document. `rank`: the greater counts. `folder`: below its root. `at`: its document, as shown.
+
+    `path`: the folder by the way that led there; `real`: without links, as it was then.
+    """
 
     id: str
     rank: tuple[bool, int, list[str]]
@@ -151,6 +153,10 @@ class _Found(NamedTuple):
     @property
     def path(self) -> str:
         return joined(str(self.root.path), self.folder) if self.folder else str(self.root.path)
+
+    @property
+    def real(self) -> str:
+        return self.tree.real(self.folder)
 
 
 class _Search:
@@ -259,16 +265,17 @@ class _Search:
         before = self._before.get(path)
         seen = (found.document.version, found.at, found.root.trusted)
         if before is None or before.seen != seen:
-            skill, problems = self._read(found, path)
+            skill, problems = self._read(found)
             before = Document(seen, skill, problems)
         self._documents[path] = before
         return before
 
-    def _read(self, found: _Found, path: str) -> tuple[SkillMd | None, tuple[Problem, ...]]:
+    def _read(self, found: _Found) -> tuple[SkillMd | None, tuple[Problem, ...]]:
         if fault := _fault_of_document(found):
             return None, (Problem(found.at, 0, "", fault),)
         try:
-            content = read_regular(Path(path), skill_md.LARGEST)
+            path = Path(found.document.target or Path(found.real, found.document.name))
+            content = read_regular(path, skill_md.LARGEST)
             skill = skill_md.read(content, found.at, self._servers)
         except OSError as error:
             return None, (Problem(found.at, 0, "", f"the file cannot be read: {reason(error)}"),)
@@ -292,7 +299,7 @@ class _Search:
             unserved = unserved or f"it has more than {SERVED_FILES} files"
         elif size > SERVED_BYTES:
             unserved = unserved or f"its files are larger than {SERVED_BYTES // 1024**2} MiB"
-        return Folder(os.path.realpath(found.path), found.document.name, tuple(sorted(files)), unserved=unserved)
+        return Folder(found.real, found.document.name, tuple(sorted(files)), unserved=unserved)
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
         first, *others = problems
@@ -337,8 +344,8 @@ def _fault_of_document(found: _Found) -> str:
         case "dangling":
             return "is a link to nothing"
         case _:
-            target = found.document.target
-            if target is None or _is_part(target, folder := os.path.realpath(found.path)):
+            target, folder = found.document.target, found.real
+            if target is None or _is_part(target, folder):
                 return ""
             where = "to what is hidden in" if is_within(target, folder) else "out of"
             return f"is a link {where} its folder, which is not followed: put the file itself here"
@@ -350,13 +357,13 @@ def _files(found: _Found) -> Iterator[SkillFile]:
     What is hidden (its name begins with a dot) is left out, as it may hold secrets, and so are links out of the folder
     and names that cannot be told.
     """
-    waiting = [""]
+    waiting, real = [""], found.real
     while waiting:
         folder = waiting.pop()
         for entry in found.tree.below.get(joined(found.folder, folder).rstrip("/"), ()):
             if entry.name.startswith(".") or not tellable(entry.name):
                 continue
-            if entry.target is not None and not _is_part(entry.target, os.path.realpath(found.path)):
+            if entry.target is not None and not _is_part(entry.target, real):
                 continue
             path = joined(folder, entry.name)
             if entry.kind == "folder":

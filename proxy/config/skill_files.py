@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Callable
 from hashlib import sha256
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 from anyio import to_thread
 
+from proxy.config.files import open_regular
 from proxy.config.problems import Refused
 from proxy.config.skill_md import body, front_matter
 from proxy.config.tree import IGNORED, is_within
@@ -29,9 +29,6 @@ SETTLED: Final = 2.0
 """Seconds after a change in which another one may leave all times as they are: file systems round them."""
 _BREAKS: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 """What YAML takes for line breaks, or not at all, and JSON leaves as it is."""
-_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
-"""How a folder is opened to go on from there."""
-
 _PLAIN: Final = re.compile(r"[a-z][a-z_-]*")
 
 T = TypeVar("T")
@@ -141,8 +138,7 @@ def _version(file: BinaryIO) -> tuple[int, ...]:
 def _opened(folder: Folder, path: str) -> BinaryIO:
     """The file at `path`, which a link may lead to as long as that stays in the folder.
 
-    It is opened step by step from the top of the file system, and no step follows a link: nothing that is put there
-    after the skill was loaded, or between looking and opening, leads out.
+    Nothing that is put there after the skill was loaded, or between looking and opening, leads out.
     """
     real = os.path.realpath(os.path.join(folder.path, path))  # noqa: PTH118 - strings, as os.open takes them
     if not is_within(real, folder.path):
@@ -150,20 +146,7 @@ def _opened(folder: Folder, path: str) -> BinaryIO:
     inside = Path(real).relative_to(folder.path).parts
     if any(part.startswith(".") or part in IGNORED for part in inside):
         raise PermissionError(errno.EPERM, "it leads to what is no part of the skill")
-    top, *folders, name = Path(real).parts
-    at = os.open(top, _FOLDER)
-    try:
-        for part in folders:
-            inner = os.open(part, _FOLDER, dir_fd=at)
-            os.close(at)
-            at = inner
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
-    finally:
-        os.close(at)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "it is no regular file")
-    return os.fdopen(file, "rb")
+    return open_regular(Path(real))
 
 
 def _document(fields: dict[str, Any], text: str) -> bytes:

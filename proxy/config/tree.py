@@ -46,17 +46,28 @@ class Tree:
     `below`: by the path of a folder, relative to the root (empty for itself, parts joined by `/`), its entries by name;
     files whose name begins with a dot and what is IGNORED left out. `notes`: a relative path and what was not looked
     at there, and why. `stamp`: differs after every change of anything that was looked at.
+    `top`: where the root really was; `targets`: by relative path, where links really led.
     """
 
     root: Path
     below: Mapping[str, tuple[Entry, ...]]
     notes: tuple[tuple[str, str], ...]
     stamp: str
+    top: str
+    targets: Mapping[str, str]
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Every folder that was looked at, for watching."""
         return tuple(self.root / folder for folder in self.below)
+
+    def real(self, folder: str) -> str:
+        """Where a folder below the root really was: a path without links, whatever has been put there since."""
+        above, below = folder, ""
+        while above and above not in self.targets:
+            above, _, name = above.rpartition("/")
+            below = f"{name}/{below}" if below else name
+        return os.path.join(self.targets.get(above, self.top), below).rstrip("/") or "/"  # noqa: PTH118 - thousands
 
 
 def walked(root: Path) -> Tree:
@@ -67,7 +78,7 @@ def walked(root: Path) -> Tree:
     """
     walk = _Walk(str(root))
     walk.run()
-    return Tree(root, walk.below, tuple(walk.notes), walk.digest.hexdigest())
+    return Tree(root, walk.below, tuple(walk.notes), walk.digest.hexdigest(), walk.top, walk.targets)
 
 
 def tellable(name: str) -> bool:
@@ -102,7 +113,8 @@ class _Walk:
 
     def __post_init__(self) -> None:
         self.digest = sha256()
-        self._real = os.path.realpath(self.root)
+        self.top = os.path.realpath(self.root)
+        self.targets: dict[str, str] = {}
         self._left = MOST_ENTRIES
         self._seen: set[tuple[int, int]] = set()
         self._waiting: list[str] = []
@@ -122,9 +134,9 @@ class _Walk:
             self.below[folder] = entries
             self._tell(folder, *map(tuple, entries))
             inner = [joined(folder, entry.name) for entry in reversed(entries) if entry.kind == "folder"]
-            linked = {joined(folder, entry.name) for entry in entries if entry.target is not None}
+            self.targets |= {joined(folder, entry.name): entry.target for entry in entries if entry.target is not None}
             for path in inner:
-                if path in linked:
+                if path in self.targets:
                     self._links.append(path)
                 else:
                     self._enters(path)
@@ -193,7 +205,7 @@ class _Walk:
         except OSError:  # nothing is there, or a loop
             return Entry(link.name, "dangling")
         target = os.path.realpath(link.path)
-        if target != self._real and not is_within(target, self._real):
+        if target != self.top and not is_within(target, self.top):
             what = "the link leads out of the folder and is not followed: to use it, name its target in skill_paths"
             self._skip(joined(folder, link.name), what)
             return Entry(link.name, "outside")

@@ -169,10 +169,10 @@ def test_a_document_that_cannot_be_read_is_left_out(shelf, monkeypatch):
     shelf.put("s/b")
     opening = os.open
 
-    def refusing(path: Path, *more: int):
-        if path == file:
+    def refusing(path: str, flags: int, *, dir_fd: int | None = None):
+        if path == "SKILL.md" and dir_fd is not None and os.stat(path, dir_fd=dir_fd).st_ino == file.stat().st_ino:
             raise PermissionError(13, "Permission denied", path)
-        return opening(path, *more)
+        return opening(path, flags, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refusing)
     found = shelf.find()
@@ -477,6 +477,44 @@ def test_a_document_that_becomes_a_pipe_is_not_waited_for(shelf, monkeypatch):
 
     monkeypatch.setattr("proxy.config.files.walked", and_then)
     assert left_out(shelf.find()) == [("a", "s/a/SKILL.md", "the file cannot be read: it is no regular file")]
+
+
+@pytest.mark.parametrize("moved", ["s/a", "s"])
+def test_a_folder_that_becomes_a_link_leads_nowhere(shelf, monkeypatch, moved):
+    """Even between being seen and being read: what it leads to is not read now, nor taken for the skill's folder."""
+    shelf.put("s/a")
+    shelf.put("elsewhere/a")
+    walked = tree.walked
+
+    def and_then(root: Path):
+        found = walked(root)
+        (shelf.folder / moved).rename(shelf.folder / "away")
+        shelf.link(moved, shelf.folder / moved.replace("s", "elsewhere", 1))
+        return found
+
+    monkeypatch.setattr("proxy.config.files.walked", and_then)
+    found = shelf.find()
+    assert found.skills == ()
+    assert [(id_, file) for id_, file, _ in left_out(found)] == [("a", "s/a/SKILL.md")]
+
+
+def test_what_has_not_changed_is_not_taken_from_where_a_link_leads_by_now(shelf, monkeypatch):
+    """Its document is not read again, so it is the folder that has to be the one that was seen."""
+    shelf.put("s/a")
+    shelf.file("s/a/key", "ours")
+    shelf.put("elsewhere/a")
+    shelf.file("elsewhere/a/key", "secret")
+    first = shelf.find()
+    walked = tree.walked
+
+    def and_then(root: Path):
+        found = walked(root)
+        (shelf.folder / "s/a").rename(shelf.folder / "away")
+        shelf.link("s/a", shelf.folder / "elsewhere/a")
+        return found
+
+    monkeypatch.setattr("proxy.config.files.walked", and_then)
+    assert shelf.find(last=first).skills[0].folder.path == str(shelf.folder.resolve() / "s/a")
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
