@@ -54,6 +54,7 @@ def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
     found = {
         **_compared("skills", before.catalogue.by_id, after.catalogue.by_id),
         **_compared("servers", _servers(before), _servers(after)),
+        **_compared("profiles", _profiles(before), _profiles(after)),
         "denied_changed": _differing(before.catalogue.denied, after.catalogue.denied),
         "settings_changed": _differing(_settings(before), _settings(after)),
     }
@@ -83,6 +84,11 @@ def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> lis
 
 def _servers(loaded: Loaded) -> Mapping[str, object]:
     return {key: loaded.servers.get(key, loaded.unstartable.get(key)) for key in loaded.catalogue.servers}
+
+
+def _profiles(loaded: Loaded) -> Mapping[str, object]:
+    """The profiles by their place in the file, from 0 on, as messages about them name it."""
+    return {str(index): profile for index, profile in enumerate(loaded.profiles)}
 
 
 def _settings(loaded: Loaded) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ from proxy.config.difference import AT_ONCE, WAITS, InForce, difference, in_forc
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.names import Naming
+from proxy.core.profiles import Profile
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.core.settings import Settings
 from proxy.ports import Status
@@ -161,6 +162,15 @@ def test_whatever_is_different_of_a_skill_it_has_changed(changed: dict[str, obje
     after = loaded(skills=(replace(skill("a"), **changed),))
 
     assert difference(before, after) == {"skills_changed": ["a"]}
+
+
+def test_profiles_are_told_by_their_places():
+    """They have no names; who may use what is nothing to change in silence."""
+    everybody, nobody = Profile(namespace="*"), Profile(namespace="*", allowed=Allow())
+    before = replace(loaded(), profiles=(everybody, everybody))
+
+    assert difference(before, replace(before, profiles=(everybody, nobody))) == {"profiles_changed": ["1"]}
+    assert difference(before, replace(before, profiles=(everybody,))) == {"profiles_removed": ["1"]}
 
 
 def test_servers_are_told_by_what_became_of_them():
