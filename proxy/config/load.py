@@ -120,7 +120,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         findings.note((), "the file is empty: no servers and no skills")
     if not catalogue.skills:
         findings.note((), "no enabled skill: nothing is offered")
-    return Loaded(
+    loaded = Loaded(
         path=path.absolute(),
         catalogue=catalogue,
         servers={key: each.server for key, each in resolved.items() if each.server is not None},
@@ -134,6 +134,8 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         empty=document.empty,
         digests=files.digests,
     )
+    _ = loaded.policy.catalogues  # worked out here: of very many skills it takes a while, and clients wait later on
+    return loaded
 
 
 def _read(path: Path, files: Files) -> Document:

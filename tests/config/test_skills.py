@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Allow, Skill
+from proxy.core.scope import ScopeId
 
 SERVERS = "servers: {gh: {command: python}, git: {command: python}}\n"
 
@@ -160,6 +161,16 @@ def test_what_is_wrong_with_a_skill_is_said_with_what_to_do(room, skill, problem
     """In words for people, with line and path, and once."""
     (said,) = room.problems(f"{SERVERS}skill_configs:\n  a: {skill}\n")
     assert said.startswith(f"3: skill_configs.a{problem}")
+
+
+def test_who_may_use_what_is_known_when_a_file_is_loaded(room, monkeypatch):
+    """Of very many skills it takes a while to work out, in which no client shall wait."""
+    loaded = room.load(
+        "{skill_configs: {a: {}, b: {}}, profiles: [{namespace: x, denied_skills: a}, {namespace: '*'}]}"
+    )
+    monkeypatch.delattr("proxy.core.profiles.restricted")
+    assert [*loaded.policy.of(ScopeId("namespace", "x")).by_id] == ["b"]
+    assert [*loaded.policy.of(ScopeId("process")).by_id] == ["a", "b"]
 
 
 def test_an_empty_id_is_refused(room):
