@@ -119,9 +119,9 @@ def find(
     `decided`: by id, the keys that the configuration gives itself, for which it does not matter what an untrusted
     folder says.
 
-    Of skills with the same id one counts: that of a trusted root before others, then that of the later root, then the
-    one whose path comes later. With `last`, what was found before, only documents that have changed are read.
-    Whatever is wrong with one skill, the others are found.
+    An untrusted root in a trusted one stays untrusted. Of skills with the same id one counts: that of a trusted root
+    before others, then that of the later root, then the one whose path comes later. With `last`, what was found before,
+    only documents that have changed are read. Whatever is wrong with one skill, the others are found.
     """
     known = tuple(servers)
     search = _Search(known, last.documents if last and last.servers == known else {}, decided or {})
@@ -176,13 +176,15 @@ class _Search:
     def run(self, roots: Sequence[Root], reader: Files) -> Library:
         """Look through all of them."""
         winners: dict[str, _Found] = {}
-        visited: dict[Path, tuple[str, ...]] = {}
-        for index, root in enumerate(roots):
-            tree = reader.tree(root.path)
-            visited[root.path] = tuple(tree.below)
+        trees = [(root, reader.tree(root.path)) for root in roots]
+        visited = {root.path: tuple(tree.below) for root, tree in trees}
+        untrusted = [tree.top for root, tree in trees if not root.trusted]
+        for index, (root, tree) in enumerate(trees):
             self._note_all(root, tree.notes)
+            inside = [top for top in untrusted if root.trusted and is_within(top, tree.top)]
             for found in self._found(root, index, tree):
-                self._contest(found, winners)
+                if not any(found.real == top or is_within(found.real, top) for top in inside):
+                    self._contest(found, winners)
         for found in sorted(winners.values(), key=lambda found: found.rank[1:]):
             self._take(found)
         return Library(

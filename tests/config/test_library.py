@@ -610,6 +610,18 @@ def test_the_later_path_counts(shelf):
     )
 
 
+def test_an_untrusted_root_in_a_trusted_one_stays_untrusted(shelf):
+    """What is said of the folder itself counts; one that is trusted in an untrusted one is trusted."""
+    shelf.put("s/ours", ALL)
+    shelf.put("s/theirs/a", ALL)
+    shelf.put("s/theirs/ours too/b", ALL)
+    shelf.link("way", "s/theirs")
+    roots = [shelf.root("s"), shelf.root("way", trusted=False), shelf.root("s/theirs/ours too")]
+    for order in (roots, roots[::-1]):
+        found = {skill.id: (skill.trusted, bool(skill.entry.tool_list)) for skill in shelf.find(*order).skills}
+        assert found == {"ours": (True, True), "a": (False, False), "b": (True, True)}
+
+
 @pytest.mark.parametrize("roots", [("s", "t"), ("t", "s")])
 def test_an_untrusted_skill_never_takes_the_place_of_a_trusted_one(shelf, roots):
     shelf.put("s/x", ALL)
