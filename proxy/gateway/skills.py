@@ -146,6 +146,7 @@ class Skills:
         self, caller: Caller, skill: Skill, before: ScopeState, state: ScopeState, *, again: bool
     ) -> dict[str, Any]:
         """What is told of an activation: the skill's guide, its tools and those of the skills that came with it."""
+        text = await guide_of(skill, self._files)  # first: all else is of one moment, and that is the last
         gate, catalogue = self._gate, self._gate.catalogue(caller.scope)
         needed = required(catalogue, skill.id)
         told_of = [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]
@@ -153,7 +154,7 @@ class Skills:
         exposed = gate.sight(caller.scope, state.active).view.tools
         granted = {name for one in told_of for name in decide(catalogue, state.active, offers, Step(one)).tools}
         brought = Brought(
-            guide=await guide_of(skill, self._files),
+            guide=text,
             tools=[route for name, route in exposed.items() if name in granted],
             instructions=[
                 Instructions(server, text)

@@ -245,6 +245,21 @@ async def test_a_skill_that_goes_while_its_servers_start_is_not_found():
         assert await world.active() == ("pinned",)
 
 
+async def test_the_tools_that_are_told_are_those_of_now(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Though the configuration changes while the guide is read."""
+
+    def change_and_read(skill: Skill) -> str:
+        denied = Catalogue(("s",), Naming({"s": "s"}), SKILLS, {"s": EVERYTHING})
+        world.gate.adopt(Policy(denied), DEFAULTS, ())
+        return "Do it."
+
+    monkeypatch.setattr(world.files, "guide", change_and_read)
+    answer = await world.skill("activate", "base")
+
+    assert answer["structuredContent"]["guide"] == "Do it."
+    assert answer["structuredContent"]["tools"] == []
+
+
 # --- offload ---------------------------------------------------------------------------------------------------------
 
 
