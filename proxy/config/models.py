@@ -118,6 +118,12 @@ def _a_name(value: str) -> str:
     raise PydanticCustomError("name", 'is empty text and no name: take it out ([] or "*" stands for all)')
 
 
+def _a_folder(value: str) -> str:
+    if value.strip():
+        return value
+    raise PydanticCustomError("folder", "is empty: write the path of a folder")
+
+
 def _one_name(value: str) -> str:
     names = [name.strip() for name in value.split(",")]
     if len(names) == 1 or "[" in value:  # in [...] of a pattern a comma is a character like others
@@ -169,6 +175,7 @@ NameLimit: TypeAlias = Annotated[
 ]
 Scalar: TypeAlias = Annotated[str, WithJsonSchema(_SCALAR_SCHEMA)]
 Name: TypeAlias = Annotated[str, AfterValidator(_a_name), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
+FolderPath: TypeAlias = Annotated[str, AfterValidator(_a_folder), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
 ToolName: TypeAlias = Annotated[Name, AfterValidator(_one_name)]
 Allowlist: TypeAlias = Annotated[
     tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Annotated[Name | tuple[Name, ...], Field()])
@@ -346,7 +353,7 @@ class SkillEntry(_Part):
 class SkillPath(_Part):
     """A folder with skills in folders."""
 
-    path: Name = Field(description="The folder, relative to this file; ~ works.")
+    path: FolderPath = Field(description="The folder, relative to this file; ~ works.")
     trusted: Flag = Field(
         default=False,
         description="true: what the SKILL.md files below say of tools, active and pinned holds; false: they give "

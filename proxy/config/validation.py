@@ -188,6 +188,8 @@ def _in_plain_words(error: ErrorDetails, place: Place) -> str:
         case "extra_forbidden":
             what = instead.of_key(place, given) if place[0] in SERVERS or len(place) == 1 else None
             return f"unknown key: {what or did_you_mean(str(place[-1]), known_keys(place[:-1]))}"
+        case "missing":
+            return "is missing: write it, since there is no default"
         case "string_type":
             return f"must be text, not {kind_of(given)}"
         case "dict_type" | "model_type" | "mapping_type" | "model_attributes_type":

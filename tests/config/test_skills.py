@@ -173,6 +173,20 @@ def test_who_may_use_what_is_known_when_a_file_is_loaded(room, monkeypatch):
     assert [*loaded.policy.of(ScopeId("process")).by_id] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("{trusted: true}", ".path: is missing: write it, since there is no default"),
+        ("{path: x, trust: true}", ".trust: unknown key: did you mean 'trusted'?"),
+        ("{path: x, trusted: maybe}", ".trusted: must be true or false"),
+        ("''", ".path: is empty: write the path of a folder"),
+        ("{path: ' '}", ".path: is empty: write the path of a folder"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_of_skills_is_said_with_what_to_do(room, folder, problem):
+    assert room.problems(f"skill_configs: {{a: {{}}}}\nskill_paths:\n  - {folder}\n") == [f"3: skill_paths[0]{problem}"]
+
+
 def test_an_empty_id_is_refused(room):
     """There would be no way to ask for it."""
     assert room.problems("skill_configs: {'': {}}") == ['1: skill_configs."": a skill needs an id that is not empty']
