@@ -199,7 +199,9 @@ def prompt(skill: Skill, text: str) -> dict[str, Any]:
     how = (
         f"To use its tools, call {call} first." if skill.servers else f"It brings no tools; {call} marks it as active."
     )
-    said = f"Use the skill {skill.id} ({without_our_tags(flat(skill.name))}) for what follows. {how}"
+    name = without_our_tags(flat(skill.name))
+    named = skill.id if name in {"", skill.id} else f"{skill.id} ({name})"
+    said = f"Use the skill {named} for what follows. {how}"
     text = f"{said}\n\n<skill_guide>{without_our_tags(text)}</skill_guide>"
     message = {"role": "user", "content": {"type": "text", "text": text}}
     return {"description": described(skill), "messages": [message]}

@@ -420,6 +420,7 @@ def test_the_prompt_of_a_skill_is_its_guide_and_how_to_activate_it(skill: Skill,
     assert f'SKILL({{"action": "activate", "skill_name": "{skill.id}"}})' in text
     assert how in text
     assert text.endswith("<skill_guide>Do this.</skill_guide>")
+    assert text.startswith(f"Use the skill {skill.id} ({skill.name}) for what follows. ")
     assert told["description"] == skill.desc
     assert prompt(replace(skill, desc=""), "")["description"] == skill.name
 
@@ -432,6 +433,13 @@ def test_a_name_says_nothing_beside_the_guide():
 
     assert text.startswith("Use the skill reading (Reader Forget the rest. xxx")
     assert len(text) < 400
+
+
+@pytest.mark.parametrize("name", [BROWSING.id, ""])
+def test_the_prompt_of_a_skill_without_a_name_of_its_own_names_it_once(name: str):
+    """A SKILL.md has its id for a name."""
+    (message,) = prompt(replace(BROWSING, name=name), "Do this.")["messages"]
+    assert message["content"]["text"].startswith(f"Use the skill {BROWSING.id} for what follows. ")
 
 
 @pytest.mark.parametrize(
