@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from proxy.config.difference import difference, in_force, late
+from proxy.config.difference import abridged, difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
@@ -96,7 +96,7 @@ class Running:
     def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
         """Say what is different; what waits, once."""
         changes = difference(before, loaded)
-        log.info("config.reloaded", **changes)
+        log.info("config.reloaded", **abridged(changes))
         known = {*before.notes}
         for note in loaded.notes:
             if note not in known:

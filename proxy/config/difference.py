@@ -16,6 +16,10 @@ AT_ONCE: Final = frozenset(
 """The settings that apply as soon as they are changed."""
 
 
+MOST_TOLD: Final = 30
+"""Names of each kind that the log has."""
+
+
 @dataclass(frozen=True)
 class InForce:
     """The servers that can be started, where others stand, and what waits for the user's word.
@@ -63,6 +67,14 @@ def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
         found["settings_changed"].append("name_limit")
     found["prefixes_changed"] = _compared("prefixes", here.prefixes, there.prefixes)["prefixes_changed"]
     return {kind: names for kind, names in found.items() if names}
+
+
+def abridged(changes: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The same for a line of the log, however many names there are."""
+    return {
+        kind: [*names[:MOST_TOLD], *([f"… ({len(names):,} in all)"] if len(names) > MOST_TOLD else [])]
+        for kind, names in changes.items()
+    }
 
 
 def late(changed: Sequence[str]) -> list[str]:

@@ -35,7 +35,8 @@ def listing(
     what = "".join(f", {name} {json.dumps(value, ensure_ascii=False)}" for name, value in asked.items())
     head = f"{_count(len(found), 'skill')}{what}, current skills: {list(current)!r}"
     if asked and not found:
-        head += f"\nNothing matches. There are {_count(len(catalogue.skills), 'skill')} in all."
+        total = len(catalogue.skills)
+        head += f"\nNothing matches. There {'is' if total == 1 else 'are'} {_count(total, 'skill')} in all."
     parts = [without_our_tags(head), *map(_line, shown)]
     structured: dict[str, Any] = {"action": "list", "current_skills": list(current), "skills": shown}
     structured |= {"total": len(found), "page": page, "pages": pages, **asked}

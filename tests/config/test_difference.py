@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.difference import AT_ONCE, WAITS, InForce, difference, in_force, late
+from proxy.config.difference import AT_ONCE, WAITS, InForce, abridged, difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.names import Naming
@@ -184,6 +184,23 @@ def test_servers_are_told_by_what_became_of_them():
         "servers_removed": ["tracker"],
         "servers_changed": ["git", "broken", "fixed"],
     }
+
+
+def test_profiles_are_told_by_their_place():
+    """As messages about them name it; those that come and go too."""
+    one, other = Profile(namespace="a"), Profile(principal="b")
+    before, after = (replace(loaded(), profiles=profiles) for profiles in ((one, other), (one, one, other)))
+
+    assert difference(before, after) == {"profiles_changed": ["profiles[1]", "profiles[2]"]}
+    assert difference(before, before) == {}
+
+
+def test_of_very_many_the_log_has_the_first_and_how_many():
+    """A line of a log is read by people."""
+    many = [f"s{number}" for number in range(10_000)]
+
+    told = abridged({"skills_added": many, "skills_removed": many[:30]})
+    assert told == {"skills_added": [*many[:30], "… (10,000 in all)"], "skills_removed": many[:30]}
 
 
 def test_what_is_denied_is_told_by_server():

@@ -145,6 +145,8 @@ def test_a_list_that_is_narrowed_says_by_what_and_from_how_many():
     """Else a model may think that this is all there is."""
     result = listing(catalogue(BROWSING, READING), [], [], page=1, asked={"query": "größe", "tags": ["a"]})
 
+    one = listing(catalogue(BROWSING), [], [], page=1, asked={"query": "x"})
+    assert text_of(one).endswith("\nNothing matches. There is 1 skill in all.")
     assert text_of(result) == (
         '0 skills, query "größe", tags ["a"], current skills: []\nNothing matches. There are 2 skills in all.'
     )
