@@ -218,14 +218,23 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _roots(parts: Parts, around: Surroundings, findings: Findings) -> list[Root]:
-    """The folders with skills, in the order of the file."""
-    roots: list[Root] = []
+    """The folders with skills, in the order of the file, each once: where it is trusted, else where it stands last."""
+    roots: dict[str, tuple[int, Root]] = {}
     for index, entry in enumerate(parts.skill_paths):
         if fault := in_a_path(entry.path):
             findings.problem((SKILL_PATHS, index), fault)
-        else:
-            roots.append(Root(located(entry.path, around.folder, around.environ), entry.trusted, entry.path))
-    return roots
+            continue
+        root = Root(located(entry.path, around.folder, around.environ), entry.trusted, entry.path)
+        real = os.path.realpath(root.path)
+        if real in roots:
+            other, earlier = roots[real]
+            unused, counts = (index, other) if earlier.trusted and not root.trusted else (other, index)
+            findings.note((SKILL_PATHS, unused), f"not used: {SKILL_PATHS}[{counts}] is the same folder, and counts")
+            if unused == index:
+                continue
+            del roots[real]
+        roots[real] = index, root
+    return [root for _, root in roots.values()]
 
 
 def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry], skills: tuple[Skill, ...]) -> Catalogue:

@@ -187,6 +187,34 @@ def test_what_is_wrong_with_a_folder_of_skills_is_said_with_what_to_do(room, fol
     assert room.problems(f"skill_configs: {{a: {{}}}}\nskill_paths:\n  - {folder}\n") == [f"3: skill_paths[0]{problem}"]
 
 
+@pytest.mark.parametrize(
+    ("folders", "note", "trusted"),
+    [
+        ("[lib, other, ./lib]", "skill_paths[0]: not used: skill_paths[2] is the same folder, and counts", False),
+        (
+            "[{path: lib, trusted: true}, lib]",
+            "skill_paths[1]: not used: skill_paths[0] is the same folder, and counts",
+            True,
+        ),
+        (
+            "[lib, {path: link, trusted: true}]",
+            "skill_paths[0]: not used: skill_paths[1] is the same folder, and counts",
+            True,
+        ),
+    ],
+)
+def test_a_folder_of_skills_that_is_named_twice_is_one_note(room, folders, note, trusted):
+    """However many skills are in it: it is no collision of each with itself."""
+    (room.folder / "other").mkdir()
+    (room.folder / "link").symlink_to("lib")
+    for name in ("x", "y"):
+        (room.folder / "lib" / name).mkdir(parents=True)
+        (room.folder / "lib" / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\nGuide.\n")
+    loaded = room.load(f"skill_paths: {folders}\n")
+    assert [str(said).removeprefix(f"{room.file}:") for said in loaded.notes] == [f"1: {note}"]
+    assert [(found.id, found.trusted) for found in loaded.library.skills] == [("x", trusted), ("y", trusted)]
+
+
 def test_an_empty_id_is_refused(room):
     """There would be no way to ask for it."""
     assert room.problems("skill_configs: {'': {}}") == ['1: skill_configs."": a skill needs an id that is not empty']
