@@ -9,7 +9,6 @@ from proxy.config.difference import AT_ONCE, WAITS, InForce, abridged, differenc
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.names import Naming
-from proxy.core.profiles import Profile
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.core.settings import Settings
 from proxy.ports import Status
@@ -162,37 +161,6 @@ def test_whatever_is_different_of_a_skill_it_has_changed(changed: dict[str, obje
     after = loaded(skills=(replace(skill("a"), **changed),))
 
     assert difference(before, after) == {"skills_changed": ["a"]}
-
-
-def test_profiles_are_told_by_their_places():
-    """They have no names; who may use what is nothing to change in silence."""
-    everybody, nobody = Profile(namespace="*"), Profile(namespace="*", allowed=Allow())
-    before = replace(loaded(), profiles=(everybody, everybody))
-
-    assert difference(before, replace(before, profiles=(everybody, nobody))) == {"profiles_changed": ["1"]}
-    assert difference(before, replace(before, profiles=(everybody,))) == {"profiles_removed": ["1"]}
-
-
-def test_servers_are_told_by_what_became_of_them():
-    """Those that cannot be started too: a reason that is another is a change, and so is that they could be."""
-    before = loaded(GIT, TRACKER, "broken", "fixed")
-    after = loaded(replace(GIT, args=("-x",)), "broken", StdioServer(key="fixed", command="x"), "new")
-    after = replace(after, unstartable={**after.unstartable, "broken": "another reason"})
-
-    assert difference(before, after) == {
-        "servers_added": ["new"],
-        "servers_removed": ["tracker"],
-        "servers_changed": ["git", "broken", "fixed"],
-    }
-
-
-def test_profiles_are_told_by_their_place():
-    """As messages about them name it; those that come and go too."""
-    one, other = Profile(namespace="a"), Profile(principal="b")
-    before, after = (replace(loaded(), profiles=profiles) for profiles in ((one, other), (one, one, other)))
-
-    assert difference(before, after) == {"profiles_changed": ["profiles[1]", "profiles[2]"]}
-    assert difference(before, before) == {}
 
 
 def test_of_very_many_the_log_has_the_first_and_how_many():
