@@ -211,6 +211,7 @@ def test_of_two_that_conflict_one_is_active_whichever_says_so(there: str, wanted
     state = after(RIVALS, "free", there)
 
     assert RIVALS.rivals == {"red": {"blue"}, "blue": {"red"}}
+    assert replace(RIVALS, skills=(Skill("x", "", "", "", conflicts=("x", "none")),)).rivals == {}
     assert relations.activated(RIVALS, state, wanted) == Blocked(Hindrance.CONFLICT, wanted, (there,))
 
 
