@@ -9,8 +9,10 @@ from proxy.config.library import LeftOut
 
 WIDTH: Final = 80
 """Columns of a terminal, as far as lines can be wrapped."""
-LONGEST: Final = 2 * WIDTH
-"""Characters of a description that are shown."""
+LINES: Final = 2
+"""Lines of a description that are shown."""
+LONGEST: Final = 1000
+"""Characters of it that are looked at."""
 
 
 def counted(number: int, what: str) -> str:
@@ -39,8 +41,8 @@ def indented(text: str) -> str:
 
 def abridged(text: str) -> str:
     """The beginning of a text that may be long and hold anything, indented; empty where there is nothing to see."""
-    short = textwrap.shorten(printable(text), LONGEST, placeholder=" …")
-    return textwrap.fill(short, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    plain = " ".join(printable(text[:LONGEST]).split())
+    return textwrap.indent(textwrap.fill(plain, WIDTH - 2, max_lines=LINES, placeholder=" …"), "  ")
 
 
 def printable(text: str) -> str:

@@ -257,11 +257,11 @@ def test_every_collision_of_skills_is_named_with_who_counts(tmp_path: Path):
 
 
 def test_skills_that_are_not_offered_are_named_with_the_reason(tmp_path: Path):
-    """They are no problem, be they of the file or of a folder; lines fit into a terminal."""
+    """Those that lack something here are no problem, one that is written wrong is; lines fit into a terminal."""
     put(tmp_path / "s/far", "requires: {bins: [no-such-program, nor-this-one], servers: gone}\n")
     put(tmp_path / "s/wrong", "enabled: maybe\n")
     done = offline(tmp_path, "skill_paths: [s]\nskill_configs: {off: {enabled: false}, on: {usage: U}}\n")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert (
         done.stdout
         == """\
@@ -275,7 +275,7 @@ Not offered:
 
 skill on: instructions only
 
-The file is sound; no server was started.
+The file is sound, but 1 skill cannot be used (see above); no server was started.
 """
     )
 
