@@ -1,7 +1,7 @@
 """Passing requests on to the server that answers them: the one way from a caller to an upstream."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -32,6 +32,7 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
+_UNLIMITED: Final = nullcontext()
 
 Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 """The server that a request goes to, and the parameters that it gets there."""
@@ -295,7 +296,9 @@ class Forwarding:
             try:
                 link = await self._gate.upstreams.connected(server, caller.scope)
                 log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
-                with self._idling.use(caller.scope, await self._used(caller.scope, server, method, params)):
+                limited = self._gate.catalogue(caller.scope).limited
+                used = await self._used(caller.scope, server, method, params) if limited else ()
+                with self._idling.use(caller.scope, used) if used else _UNLIMITED:
                     return await self._rounds.exchange(link, caller, server, method, params, same)
             except ServerUnavailable as error:
                 raise lost or error from None
