@@ -58,9 +58,7 @@ class Files:
             if special and self._again:
                 raise _ReadOnce(errno.EINVAL, "it is a pipe or a device, which is read at the start only")
             with path.open("rb") as file:
-                content = file.read(LARGEST + 1)
-            if len(content) > LARGEST:
-                raise _TooLarge(errno.EFBIG, f"it holds more than {LARGEST // 1024**2} MiB")
+                content = content_of(file, LARGEST)
         except (OSError, ValueError) as error:
             self._contents[path] = type(error).__name__
             raise
@@ -116,7 +114,12 @@ def read_regular(path: Path, most: int) -> bytes:
     Raises `OSError` as `open_regular`, and where it is larger.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
+        return content_of(file, most)
+
+
+def content_of(file: BinaryIO, most: int) -> bytes:
+    """What an open file holds, at most `most` bytes. Raises `OSError`, also where it is more."""
+    content = file.read(most + 1)
     if len(content) > most:
         raise _TooLarge(errno.EFBIG, f"it holds more than {most // 1024**2} MiB")
     return content

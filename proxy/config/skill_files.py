@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 from anyio import to_thread
 
-from proxy.config.files import open_regular
+from proxy.config.files import content_of, open_regular
 from proxy.config.problems import Refused
 from proxy.config.skill_md import body, front_matter
 from proxy.config.tree import IGNORED, is_within
@@ -80,8 +80,7 @@ class FolderFiles:
 
     def _content(self, skill: Skill, path: str) -> bytes:
         folder = skill.folder
-        known = {DOCUMENT} if folder is None else {DOCUMENT, *(file.path for file in folder.files)}
-        if path not in known:
+        if path != DOCUMENT and (folder is None or path not in folder.by_path):
             raise FileNotFoundError(errno.ENOENT, "it is no file of the skill")
         if folder is None:
             return _document({"name": skill.id, "description": described(skill)}, skill.usage or "")
@@ -99,7 +98,7 @@ class FolderFiles:
             version = _version(file)
             if kept := self._digests.get(version):
                 return kept
-            content = _all(file)
+            content = content_of(file, LARGEST)
             digest = len(content), sha256(content).hexdigest()
             if version == _version(file) and time.time() - os.fstat(file.fileno()).st_ctime > SETTLED:
                 if len(self._digests) >= KEPT:
@@ -119,14 +118,7 @@ async def _in_a_thread(work: Callable[[], T], skill: Skill, path: str) -> T:
 
 def _read(folder: Folder, path: str) -> bytes:
     with _opened(folder, path) as file:
-        return _all(file)
-
-
-def _all(file: BinaryIO) -> bytes:
-    content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(errno.EFBIG, f"it holds more than {LARGEST // 1024**2} MiB")
-    return content
+        return content_of(file, LARGEST)
 
 
 def _version(file: BinaryIO) -> tuple[int, ...]:
