@@ -18,8 +18,6 @@ SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 """How we call the systems that Python calls so."""
 REQUIRES, CONFLICTS = "requires_skills", "conflicts_with"
 _KNOWN_AS = {"darwin": "macos", "mac": "macos", "osx": "macos", "win32": "windows", "win": "windows"}
-
-
 _HIDING = ("enabled", "requires", "required_capabilities")
 """What a skill can be hidden by."""
 

@@ -1,7 +1,6 @@
 """Skills as clients find them beside `SKILL`: each a prompt, and a folder of resources under `skill://` (SEP-2640)."""
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -93,11 +92,11 @@ def described(skill: Skill) -> str:
     return shortened(skill.desc.strip() or skill.name, DESCRIPTION_LIMIT)
 
 
-def paths(skill: Skill) -> Mapping[str, int | None]:
-    """The files of a skill as they are served, with their sizes; None for that of a document that is made."""
+def paths(skill: Skill) -> list[str]:
+    """The files of a skill as they are served."""
     if skill.folder is None:
-        return {DOCUMENT: None}
-    return {DOCUMENT if f.path == skill.folder.document else f.path: f.size for f in skill.folder.files}
+        return [DOCUMENT]
+    return [DOCUMENT if file.path == skill.folder.document else file.path for file in skill.folder.files]
 
 
 def has_file(skill: Skill, path: str) -> bool:

@@ -30,7 +30,7 @@ def listing(
     """
     pages = max(1, -(-len(found) // PAGE))
     if page > pages:
-        return refusal(f"there is no page {page}: the list has {pages} page{'' if pages == 1 else 's'}.")
+        return refusal(f"there is no page {page}: the list has {_count(pages, 'page')}.")
     shown = [_listed(skill, current) for skill in found[(page - 1) * PAGE : page * PAGE]]
     what = "".join(f", {name} {json.dumps(value, ensure_ascii=False)}" for name, value in asked.items())
     head = f"{_count(len(found), 'skill')}{what}, current skills: {list(current)!r}"
@@ -55,7 +55,7 @@ def guide(skill: Skill, text: str, current: Sequence[str]) -> dict[str, Any]:
     structured: dict[str, Any] = {"action": "read", "skill": skill.id, "current_skills": list(current), "guide": text}
     if files := files_of(skill):
         parts.append(files_told(skill, files))
-        structured["files"] = [{"path": file.path, "size": file.size} for file in files]
+        structured["files"] = _structured(files)
     return result("\n\n".join(parts), structured)
 
 
@@ -67,7 +67,7 @@ def files_of(skill: Skill) -> Sequence[SkillFile]:
 def files_told(skill: Skill, files: Sequence[SkillFile]) -> str:
     """Which files there are, and how to read one."""
     call = json.dumps({"action": "read", "skill_name": skill.id, "path": files[0].path}, ensure_ascii=False)
-    lines = [f"- {without_our_tags(file.path)} ({_bytes(file.size)})" for file in files[:FILES_SHOWN]]
+    lines = _lines(files[:FILES_SHOWN])
     if len(files) > FILES_SHOWN:
         lines.append(f"- and {len(files) - FILES_SHOWN} more: read with a folder as path lists what is in it")
     return f"Files of this skill, read with SKILL({without_our_tags(call)}):\n" + "\n".join(lines)
@@ -75,12 +75,7 @@ def files_told(skill: Skill, files: Sequence[SkillFile]) -> str:
 
 def file(skill: Skill, path: str, content: bytes, current: Sequence[str]) -> dict[str, Any]:
     """The result of `read` with the path of a file: its text, or base64 where it is none."""
-    try:
-        text, encoding = content.decode(), "utf-8"
-    except UnicodeDecodeError:
-        text, encoding = b64encode(content).decode(), "base64"
-    if "\0" in text:
-        text, encoding = b64encode(content).decode(), "base64"
+    text, encoding = _as_text(content)
     told = {"path": path, "size": len(content), "encoding": encoding, "content": text}
     head = f"skill {skill.id}, file {without_our_tags(path)} ({_bytes(len(content))}, {encoding}):"
     structured = {"action": "read", "skill": skill.id, "current_skills": list(current), "file": told}
@@ -89,15 +84,14 @@ def file(skill: Skill, path: str, content: bytes, current: Sequence[str]) -> dic
 
 def folder(skill: Skill, path: str, files: Sequence[SkillFile], current: Sequence[str]) -> dict[str, Any]:
     """The result of `read` with the path of a folder: what is in it, at any depth."""
-    lines = [f"- {without_our_tags(file.path)} ({_bytes(file.size)})" for file in files]
     structured = {
         "action": "read",
         "skill": skill.id,
         "current_skills": list(current),
         "path": path,
-        "files": [{"path": file.path, "size": file.size} for file in files],
+        "files": _structured(files),
     }
-    return result(f"skill {skill.id}, folder {without_our_tags(path)}:\n" + "\n".join(lines), structured)
+    return result(f"skill {skill.id}, folder {without_our_tags(path)}:\n" + "\n".join(_lines(files)), structured)
 
 
 def no_file(skill: Skill, wanted: str) -> dict[str, Any]:
@@ -177,7 +171,7 @@ def besides(skill: Skill, needed: Sequence[str], replaced: Sequence[str]) -> dic
             list(replaced),
         )
     if files := files_of(skill):
-        told["files"] = files_told(skill, files), [{"path": one.path, "size": one.size} for one in files]
+        told["files"] = files_told(skill, files), _structured(files)
     return told
 
 
@@ -206,6 +200,23 @@ def prompt(skill: Skill, text: str) -> dict[str, Any]:
     text = f"{said}\n\n<skill_guide>{without_our_tags(text)}</skill_guide>"
     message = {"role": "user", "content": {"type": "text", "text": text}}
     return {"description": described(skill), "messages": [message]}
+
+
+def _as_text(content: bytes) -> tuple[str, str]:
+    """The content of a file as text, and the encoding: base64 where it is no text."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return (b64encode(content).decode(), "base64") if "\0" in text else (text, "utf-8")
+
+
+def _lines(files: Sequence[SkillFile]) -> list[str]:
+    return [f"- {without_our_tags(one.path)} ({_bytes(one.size)})" for one in files]
+
+
+def _structured(files: Sequence[SkillFile]) -> list[dict[str, Any]]:
+    return [{"path": one.path, "size": one.size} for one in files]
 
 
 def _expired(skill: Skill) -> str:

@@ -89,7 +89,7 @@ class Publishing:
         named = catalogue.by_id.get(str(given.get("skill"))) if is_json(given) else None
         known: Sequence[str] = [skill.id for skill in catalogue.skills if served(skill)]
         if argument["name"] == "path":
-            known = list(paths(named)) if named is not None and served(named) else ()
+            known = paths(named) if named is not None and served(named) else ()
         values = [value for value in known if value.startswith(argument["value"])]
         more = {"total": len(values), "hasMore": len(values) > COMPLETIONS}
         return {"completion": {"values": values[:COMPLETIONS], **more}}
