@@ -1,12 +1,15 @@
 """What the configuration offers: the servers in their order, the skills, and what each skill grants."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import NamedTuple
+from itertools import combinations, product
+from typing import Any, NamedTuple
 
 from proxy.core.names import Naming
+from proxy.core.steps import HOOK_TIMEOUT, Bindings, Steps, Workflow, calls
 
 PATTERN_CHARACTERS = frozenset("*?[")
 
@@ -83,6 +86,10 @@ class Skill:
     `resources` and `prompts` map a server's key to its allowlist. `capabilities`: what a profile must have for it.
     `requires`: skills that are active while it is. `conflicts`: skills that cannot be active beside it; an `exclusive`
     one takes their place. `idle_limit`: seconds without use after which it is offloaded.
+
+    `on_activate`, `on_offload`: its hooks, each of which may take `hook_timeout` seconds. `internal`: by server, tools
+    that its steps may call beside those that it grants. `bind`: arguments that are filled in for clients while it is
+    active. `workflow`: what it runs when it is invoked, None where it cannot be.
     """
 
     id: str
@@ -104,11 +111,27 @@ class Skill:
     exclusive: bool = False
     idle_limit: float | None = None
     folder: Folder | None = None
+    on_activate: Steps = ()
+    on_offload: Steps = ()
+    hook_timeout: float = HOOK_TIMEOUT
+    internal: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
+    bind: Bindings = field(default_factory=dict[str, Mapping[str, Mapping[str, Any]]])
+    workflow: Workflow | None = None
 
     @cached_property
     def servers(self) -> frozenset[str]:
-        """Keys of the servers this skill needs."""
+        """Keys of the servers of which it grants something."""
         return frozenset({*self.tools, *self.resources, *self.prompts})
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """Keys of the servers that it needs: those, and what its steps call."""
+        return self.servers | {*self.internal}
+
+    @property
+    def hooked(self) -> bool:
+        """Whether something is done when it begins or ends."""
+        return bool(self.on_activate or self.on_offload)
 
 
 @dataclass(frozen=True)
@@ -117,7 +140,7 @@ class Catalogue:
 
     `servers`: keys in the order of the file, those that are switched off left out. `skills`: in the order of the
     file, only enabled ones. `denied`: tools that no skill grants, by server. `max_active`: most skills active at a
-    time, pinned ones aside.
+    time, pinned ones aside. `on_start`: what is done before the first call of a scope, within `start_timeout` seconds.
     """
 
     servers: tuple[str, ...]
@@ -125,6 +148,8 @@ class Catalogue:
     skills: tuple[Skill, ...] = ()
     denied: Mapping[str, Allow] = field(default_factory=dict[str, Allow])
     max_active: int | None = None
+    on_start: Steps = ()
+    start_timeout: float = HOOK_TIMEOUT
 
     @cached_property
     def by_id(self) -> Mapping[str, Skill]:
@@ -143,8 +168,12 @@ class Catalogue:
 
     @cached_property
     def rivals(self) -> Mapping[str, frozenset[str]]:
-        """By skill, those that cannot be active beside it, where there are any: one of two has to say so."""
+        """By skill, those that cannot be active beside it, where there are any.
+
+        One of two has to say so, or they bind an argument of a tool to different values.
+        """
         pairs = [(skill.id, other) for skill in self.skills for other in skill.conflicts if other in self.by_id]
+        pairs += differing(self.skills)
         both: dict[str, set[str]] = {}
         for one, other in (*pairs, *((other, one) for one, other in pairs)):
             if one != other:
@@ -157,15 +186,49 @@ class Catalogue:
         return {s.id: s.idle_limit for s in self.skills if s.idle_limit is not None and not s.pinned}
 
     @cached_property
+    def invocable(self) -> tuple[Skill, ...]:
+        """The skills that can be invoked."""
+        return tuple(skill for skill in self.skills if skill.workflow is not None)
+
+    @cached_property
+    def start_tools(self) -> Mapping[str, Allow]:
+        """By server, the tools that are called when a scope starts."""
+        named: dict[str, list[str]] = {}
+        for call in calls(self.on_start):
+            if call.server:
+                named.setdefault(call.server, []).append(call.tool)
+        return {server: Allow(entries=tuple(tools)) for server, tools in named.items()}
+
+    @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The servers that some skill names, in the order of the file; no other is ever started (design rule 25)."""
-        return self.servers_of(self.by_id)
+        """The servers that something names, in the order of the file; no other is ever started (design rule 25)."""
+        wanted = {*self.start_tools, *(server for skill in self.skills for server in skill.needs)}
+        return tuple(server for server in self.servers if server in wanted)
 
     def denies(self, server: str, tool: str) -> bool:
         """Whether `black_tool_actions` takes this tool from every skill (design rule 5)."""
         return self.denied.get(server, NOTHING).allows(tool)
 
     def servers_of(self, skills: Iterable[str]) -> tuple[str, ...]:
-        """The servers that these skills need, in the order of the file."""
+        """The servers of which these skills grant something, in the order of the file."""
         wanted = {server for skill in skills if skill in self.by_id for server in self.by_id[skill].servers}
         return tuple(server for server in self.servers if server in wanted)
+
+    def needed_by(self, skills: Iterable[str]) -> tuple[str, ...]:
+        """The servers that these skills need, in the order of the file."""
+        wanted = {server for skill in skills if skill in self.by_id for server in self.by_id[skill].needs}
+        return tuple(server for server in self.servers if server in wanted)
+
+
+def differing(skills: Iterable[Skill]) -> Iterator[tuple[str, str]]:
+    """Every two skills that bind the same argument of a tool to different values."""
+    bound: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for skill in skills:
+        for server, tools in skill.bind.items():
+            for tool, arguments in tools.items():
+                for argument, value in arguments.items():
+                    same = bound.setdefault((server, tool, argument), {})
+                    same.setdefault(json.dumps(value, sort_keys=True), []).append(skill.id)
+    for groups in bound.values():
+        for one, other in combinations(groups.values(), 2):
+            yield from product(one, other)

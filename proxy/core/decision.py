@@ -4,10 +4,11 @@ Listing shows a view and calling looks up in a view; there is no other way to an
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
+from proxy.core.bindings import Bound, bound, without
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Json, Offer, template_matches
 from proxy.core.namespaced import Source, exposed, in_our_scheme, is_file_of, is_folder_of, shown
@@ -22,12 +23,17 @@ class Client:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a skill: granted what that skill grants, active or not."""
+    """A step of a skill: granted the tools that the skill grants, active or not, and those that it names as internal."""
 
     skill: str
 
 
-Actor: TypeAlias = Client | Step
+@dataclass(frozen=True)
+class Start:
+    """A step of what is done when a scope starts: granted the tools that these steps name."""
+
+
+Actor: TypeAlias = Client | Step | Start
 """Who wants something."""
 
 CLIENT = Client()
@@ -37,13 +43,15 @@ CLIENT = Client()
 class Route:
     """One exposed name and what it leads to: the server's key, the original name, the definition as it came.
 
-    A resource, or a skill that a server serves, has its URI for a name, and a template itself.
+    A resource, or a skill that a server serves, has its URI for a name, and a template itself. `bound`: arguments that
+    are filled in for the client; the definition of a tool has none of these.
     """
 
     exposed: str
     server: str
     original: str
     definition: Json
+    bound: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,10 @@ class View:
     skills: tuple[Route, ...] = ()
     whole: frozenset[str] = frozenset()
     with_folders: frozenset[str] = frozenset()
+
+    def tool_of(self, server: str, tool: str) -> Route | None:
+        """The route of a tool by its server and its original name."""
+        return next((r for r in self.tools.values() if r.server == server and r.original == tool), None)
 
     def lister_of(self, uri: str) -> str | None:
         """The first server, in the order of the file, at which the resource `uri` is listed."""
@@ -137,15 +149,9 @@ def union(lists: Iterable[Allow]) -> Allow:
     return Allow(entries=tuple(dict.fromkeys(entries)))
 
 
-def granting(catalogue: Catalogue, active: Collection[str], actor: Actor) -> tuple[Skill, ...]:
-    """The skills whose grants count for `actor`, in the order of the file."""
-    counted = active if isinstance(actor, Client) else (actor.skill,)
-    return tuple(skill for skill in catalogue.skills if skill.id in counted)
-
-
 def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, actor: Actor = CLIENT) -> View:
     """What `actor` may see and use while the skills `active` are active."""
-    skills = granting(catalogue, active, actor)
+    skills = [skill for skill in catalogue.skills if skill.id in active] if isinstance(actor, Client) else []
     tools: list[Route] = []
     prompts: list[Route] = []
     resources: list[Route] = []
@@ -154,8 +160,10 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
     whole: set[str] = set()
     with_folders: set[str] = set()
     for server, offer in _offers(catalogue, inventory):
-        allow = union(skill.tools.get(server, NOTHING) for skill in skills)
-        tools += [route for route in _tools(catalogue, server, offer) if allow.allows(route.original)]
+        allow = union(lists.get(server, NOTHING) for lists in _grants(catalogue, skills, actor))
+        tools += [_filled(r, skills) for r in _tools(catalogue, server, offer) if allow.allows(r.original)]
+        if not skills:  # steps call tools, and nothing else
+            continue
         # Rule 6: resources and prompts follow a grant of all tools, or a list of their own.
         listed = EVERYTHING if allow.everything else union(skill.resources.get(server, NOTHING) for skill in skills)
         resources += _listed(listed, server, offer.resources, "uri")
@@ -178,6 +186,24 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
         whole=frozenset(whole),
         with_folders=frozenset(with_folders),
     )
+
+
+def _grants(catalogue: Catalogue, skills: Iterable[Skill], actor: Actor) -> list[Mapping[str, Allow]]:
+    """The tools that `actor` is granted, by server; `skills`: the active ones of a client."""
+    match actor:
+        case Client():
+            return [skill.tools for skill in skills]
+        case Step(skill):
+            one = catalogue.by_id.get(skill)
+            return [] if one is None else [one.tools, one.internal]
+        case Start():
+            return [catalogue.start_tools]
+
+
+def _filled(route: Route, skills: Iterable[Skill]) -> Route:
+    """The route without the arguments that the client's active skills fill in; the same object where there are none."""
+    arguments = bound(skills, route.server, route.original)
+    return replace(route, definition=without(route.definition, arguments), bound=arguments) if arguments else route
 
 
 def clashes(catalogue: Catalogue, inventory: Inventory) -> frozenset[str]:

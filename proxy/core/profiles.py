@@ -70,7 +70,7 @@ class Policy:
     def at_once(self, scope: ScopeId | None = None) -> list[str]:
         """The servers of the skills that `scope` begins with, or any scope, in the order of the file."""
         catalogues = self.catalogues if scope is None else (self.of(scope),)
-        wanted = {server for catalogue in catalogues for server in catalogue.servers_of(begin(catalogue).active)}
+        wanted = {server for catalogue in catalogues for server in catalogue.needed_by(begin(catalogue).active)}
         return [server for server in self.catalogue.servers if server in wanted]
 
     @cached_property

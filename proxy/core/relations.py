@@ -78,6 +78,7 @@ def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
         by_demand=by_demand & {*active},
         offloaded=(state.offloaded | gone) - {*active},
         expired=state.expired - {*active},
+        due=state.due - gone,
     )
 
 
@@ -96,6 +97,7 @@ def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
         active=active,
         by_demand=state.by_demand & {*active},
         offloaded=state.offloaded | (frozenset(state.active) - {*active}),
+        due=state.due & {*active},
     )
 
 
@@ -118,7 +120,8 @@ def begin(catalogue: Catalogue) -> ScopeState:
 
     Where they stand in each other's way, pinned ones come, then those that are first in the file.
     """
-    return _with(catalogue, ScopeState(), (skill.id for skill in catalogue.skills if skill.active or skill.pinned))
+    wanted = (skill.id for skill in catalogue.skills if skill.active or skill.pinned)
+    return _due(catalogue, ScopeState(), _with(catalogue, ScopeState(), wanted))
 
 
 def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
@@ -141,7 +144,14 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
         anew = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
         if ({*anew.active}, anew.by_demand) != ({*known}, fresh.by_demand):  # else there is nothing better to be had
             fresh = replace(anew, offloaded=anew.offloaded | ({*known} - {*anew.active}))
-    return state if fresh == state else fresh
+    return state if fresh == state else _due(catalogue, state, fresh)
+
+
+def _due(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> ScopeState:
+    """`after`, where what has become active by itself, and has hooks, is due."""
+    active = {*after.active}
+    new = frozenset(skill for skill in active.difference(before.active) if catalogue.by_id[skill].hooked)
+    return replace(after, due=(before.due & active) | new)
 
 
 def _with(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:

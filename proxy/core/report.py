@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
-from proxy.core.decision import Route, Step, clashes, decide
+from proxy.core.decision import Route, clashes, decide
 from proxy.core.inventory import Inventory, Offer
 
 _WORD = re.compile(r"[^\W\d_a-z]?[a-z]+|[^\W\d_a-z]+(?![a-z])|\d+")
@@ -47,7 +47,7 @@ def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]
 
 
 def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
-    view = decide(catalogue, (), inventory, Step(skill.id))
+    view = decide(catalogue, (skill.id,), inventory)
     problems = [f"server {server} failed" for server in catalogue.servers_of([skill.id]) if server in failed]
     for server, allow in skill.tools.items():
         if server in inventory:

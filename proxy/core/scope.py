@@ -1,14 +1,19 @@
 """Whose skill state it is, and that state: frozen records with the transitions between them (design section 4)."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from proxy.core.inventory import Json
 
 SESSION_SHOWN = 8
 NAMESPACE = r"(?!\.+$)[A-Za-z0-9._~-]{1,128}"
 """The names that a namespace can have, as a regular expression: what stands in a URL as it is, but not dots alone."""
 HANDED_OUT_LIMIT = 1000
 """How many resource URIs from tool results a scope remembers, the newest ones."""
+HEAP_LIMIT: Final = 256 * 1024
+"""Bytes of the JSON of all that a scope's heap holds."""
 
 
 ScopeKind: TypeAlias = Literal["process", "namespace", "session", "principal"]
@@ -64,6 +69,8 @@ class ScopeState:
     and for no other reason. `offloaded`: skills that were active here and no longer are; `expired`: those of them that
     were not used for too long, of which the client has not been told yet. `lists`: what its clients were last told of.
     `evidence`: by connection. `handed_out`: resource URI -> server whose tool result handed it out, oldest first.
+    `started`: whether what has to be done before the first call is done. `due`: active skills that have not begun yet:
+    they do before the next call. `heap`: what steps have put there, by name, JSON.
     """
 
     active: tuple[str, ...] = ()
@@ -73,6 +80,9 @@ class ScopeState:
     lists: Lists = Lists()
     evidence: Mapping[str, Evidence] = field(default_factory=dict[str, Evidence])
     handed_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    started: bool = False
+    due: frozenset[str] = frozenset()
+    heap: Json = field(default_factory=dict[str, Any])
 
 
 def connected(state: ScopeState, connection: str) -> ScopeState:
@@ -120,3 +130,20 @@ def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeStat
     kept = [(uri, owner) for uri, owner in state.handed_out.items() if uri not in fresh]
     remembered = [*kept, *fresh.items()][-HANDED_OUT_LIMIT:]
     return state if remembered == list(state.handed_out.items()) else replace(state, handed_out=dict(remembered))
+
+
+def begun(state: ScopeState, skills: Iterable[str]) -> ScopeState:
+    """The state after active skills that were due have begun."""
+    return replace(state, due=state.due.difference(skills))
+
+
+def started(state: ScopeState) -> ScopeState:
+    """The state after what has to be done before the first call is done."""
+    return replace(state, started=True)
+
+
+def put(state: ScopeState, name: str, value: Any) -> ScopeState | None:  # noqa: ANN401 - any JSON value
+    """The state with a JSON value on its heap; None where the heap cannot hold that much."""
+    heap = {**state.heap, name: value}
+    size = len(json.dumps(heap, ensure_ascii=False).encode("utf-8", "replace"))
+    return replace(state, heap=heap) if size <= HEAP_LIMIT else None

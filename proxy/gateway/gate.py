@@ -145,7 +145,7 @@ class Gate:
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
         catalogue = self.catalogue(scope)
         eager = (server for server in catalogue.needed if server in self._eager)
-        self.upstreams.hold(scope, {*catalogue.servers_of(state.active), *eager})
+        self.upstreams.hold(scope, {*catalogue.needed_by(state.active), *eager})
 
     def _refitted(self, scope: ScopeId, state: ScopeState) -> ScopeState:
         return refitted(state, self.catalogue(scope))

@@ -8,7 +8,7 @@ import structlog
 
 from proxy.core import skill_answers, wording
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.decision import Step, View, decide
+from proxy.core.decision import decide
 from proxy.core.errors import Unreadable
 from proxy.core.inventory import is_json
 from proxy.core.relations import Blocked, activated, offloaded, required, told
@@ -152,7 +152,7 @@ class Skills:
         told_of = [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]
         offers = gate.upstreams.inventory(caller.scope)
         exposed = gate.sight(caller.scope, state.active).view.tools
-        granted = {name for one in told_of for name in decide(catalogue, state.active, offers, Step(one)).tools}
+        granted = decide(catalogue, told_of, offers).tools
         brought = Brought(
             guide=text,
             tools=[route for name, route in exposed.items() if name in granted],
@@ -225,11 +225,13 @@ class Skills:
         await self._servers_of([skill.id], caller)
         state, catalogue = await self._gate.state(caller.scope), self._gate.catalogue(caller.scope)
         inventory = self._gate.upstreams.inventory(caller.scope)
-        view: View = decide(catalogue, state.active, inventory, Step(skill.id))
-        route = view.tools.get(tool) or next((r for r in view.tools.values() if r.original == tool), None)
+        granted = decide(catalogue, [skill.id], inventory).tools
+        seen = decide(catalogue, [*state.active, skill.id], inventory).tools  # as it would be beside what is active
+        tools = {name: route for name, route in seen.items() if name in granted}
+        route = tools.get(tool) or next((r for r in tools.values() if r.original == tool), None)
         if route is None:
             problems = self._problems(catalogue, [skill.id], caller)
-            return wording.tool_not_in_skill(skill, tool, view.tools, problems)
+            return wording.tool_not_in_skill(skill, tool, tools, problems)
         return wording.tool_schema(skill, state.active, route)
 
     async def _servers_of(self, skills: Collection[str], caller: Caller) -> None:
