@@ -23,7 +23,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a skill: granted the tools that the skill grants, active or not, and those that it names as internal."""
+    """A step of a skill: granted the tools that the skill grants, active or not, and its internal ones."""
 
     skill: str
 

@@ -61,8 +61,9 @@ class Workflow:
 
     `parameters`: the JSON Schema of its arguments, an object's. `output`: the value of its result, which may hold
     expressions; of the last step, where `own_output` is false. `output_schema`: the JSON Schema of that, None for any.
-    `tool`: whether it is a tool of its own name while the skill is active. `needs_activation`: whether it can be invoked
-    only then. `max_seconds`: of a run. `max_calls`: of servers and skills in a run. `max_runs`: at a time in a scope.
+    `tool`: whether it is a tool of its own name while the skill is active. `needs_activation`: whether it can be
+    invoked only then. `max_seconds`: of a run. `max_calls`: of servers and skills in a run. `max_runs`: at a time in a
+    scope.
     """
 
     steps: Steps
