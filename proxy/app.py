@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from proxy.config.difference import abridged, difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
-from proxy.core.scope import LASTING, ScopeId, disconnected
+from proxy.core.scope import LASTING, ScopeId, ScopeState, disconnected
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
@@ -30,13 +30,17 @@ from proxy.face.lifetimes import Lifetimes
 from proxy.face.server import NAME, ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
+from proxy.gateway.calling import Calling
 from proxy.gateway.finding import Finding
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
+from proxy.gateway.invoking import Invoking
 from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import Publishing
 from proxy.gateway.rounds import Rounds
+from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.ports import SkillSearch, Status, Subscriber
@@ -185,36 +189,50 @@ async def running(
         pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
         gate = Gate(policy, pool, store, settings, eager)
         listing, files, idling = Listing(gate), FolderFiles(), Idling(gate, time.monotonic)
-        forwarding = Forwarding(gate, Rounds(settings, tasks), idling)
+        rounds = Rounds(settings, tasks)
+        forwarding = Forwarding(gate, rounds, idling)
+        runner = Runner(gate, forwarding, time.monotonic)
+        hooks = Hooks(gate, runner, tasks)
         subscriptions = Subscriptions(gate, forwarding, pool, clients, tasks)
         announcer = Announcer(gate, clients, tasks, subscriptions.refresh)
-        skills = Skills(
+        calling = Calling(
             gate=gate,
             listing=listing,
+            skills=Skills(
+                gate=gate,
+                listing=listing,
+                announcer=announcer,
+                idling=idling,
+                files=files,
+                finding=Finding(_search(), files),
+                hooks=hooks,
+            ),
+            invoking=Invoking(gate, runner, idling, records, masker, time.monotonic),
             forwarding=forwarding,
+            hooks=hooks,
             announcer=announcer,
-            idling=idling,
-            files=files,
-            finding=Finding(_search(), files),
+            rounds=rounds,
         )
         identity = Identity(own)
 
-        def ended(scope: ScopeId) -> None:
+        def ended(scope: ScopeId, state: ScopeState | None) -> None:
             clients.forget(scope)
-            pool.release(scope)
             idling.forget(scope)
+            hooks.scope_ended(scope, state, partial(pool.release, scope))
 
         lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, clients.reaches, ended)
         server = ProxyServer(
             identity=identity,
             gate=gate,
             listing=listing,
-            skills=skills,
+            calling=calling,
             publishing=Publishing(gate, listing, forwarding, files),
             subscriptions=subscriptions,
             clients=clients,
             lifetimes=lifetimes,
         )
+        gate.on_gone = partial(hooks.ended, reason="removed")
+        idling.on_gone = partial(hooks.ended, reason="idle")
         pool.on_update = subscriptions.updated
         clients.on_wish = lambda scope, uris: subscriptions.wish(Subscriber(scope, "modern", ""), uris)
         clients.on_part = lambda scope, connection: subscriptions.forget(Subscriber(scope, "handshake", connection))
@@ -241,6 +259,7 @@ async def running(
                 masker=masker,
                 tasks=tasks,
             )
+            await hooks.shut_down()
         tasks.cancel_scope.cancel()
 
 

@@ -282,6 +282,10 @@ class ScopeStore(Protocol):
         """Every scope that has state."""
         ...
 
+    def keeps(self, scope: ScopeId) -> bool:
+        """Whether the state of `scope` outlives the program."""
+        ...
+
 
 class Notifier(Protocol):
     """Sends the clients of a scope what no request of theirs has caused; waits for none of them."""

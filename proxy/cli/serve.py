@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from socket import socket
@@ -67,21 +68,29 @@ async def _serve(
     proxy: AbstractAsyncContextManager[Running], watcher: Watcher, bound: socket | None, host: str
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        with anyio.CancelScope() as work:
+        with anyio.CancelScope() as starting:
+            work = [starting]
             # The receiver outlives the work: a second signal must not end the program before its servers have ended.
             await tasks.start(_obey_signals, work, watcher)
-            async with proxy as served, anyio.create_task_group() as reloading:
+            async with proxy as served:
                 gc.freeze()  # what has been imported stays: no collection has to look at it again
                 gc.enable()
-                reloading.start_soon(watcher.run, partial(_reload, served))
-                if bound is None:
-                    if os.isatty(0):
-                        print(WAITING, file=sys.stderr, flush=True)
-                    await serve_stdio(served.server)
-                else:
-                    await serve_http(served.http(host), bound, partial(_tell, served, bound))
-                reloading.cancel_scope.cancel()
+                with anyio.CancelScope() as serving:
+                    work.append(serving)  # what is ended from here on still has its servers
+                    await _serve_clients(served, watcher, bound, host)
         tasks.cancel_scope.cancel()
+
+
+async def _serve_clients(served: Running, watcher: Watcher, bound: socket | None, host: str) -> None:
+    async with anyio.create_task_group() as reloading:
+        reloading.start_soon(watcher.run, partial(_reload, served))
+        if bound is None:
+            if os.isatty(0):
+                print(WAITING, file=sys.stderr, flush=True)
+            await serve_stdio(served.server)
+        else:
+            await serve_http(served.http(host), bound, partial(_tell, served, bound))
+        reloading.cancel_scope.cancel()
 
 
 async def _reload(proxy: Running, reload: Reload) -> None:
@@ -91,8 +100,8 @@ async def _reload(proxy: Running, reload: Reload) -> None:
         log.exception("config.not_applied")
 
 
-async def _obey_signals(work: anyio.CancelScope, watcher: Watcher, *, task_status: TaskStatus[None]) -> None:
-    """SIGINT and SIGTERM end the program, SIGHUP has it read its configuration, where its terminal is not gone."""
+async def _obey_signals(work: Sequence[anyio.CancelScope], watcher: Watcher, *, task_status: TaskStatus[None]) -> None:
+    """SIGINT and SIGTERM end the last of `work`, SIGHUP has the configuration read, where the terminal is not gone."""
     if sys.platform == "win32":
         task_status.started()
         return
@@ -105,7 +114,7 @@ async def _obey_signals(work: anyio.CancelScope, watcher: Watcher, *, task_statu
                 watcher.hangup()
             elif meaning == "end":
                 log.info("proxy.stopping", signal=number.name)
-                work.cancel()
+                work[-1].cancel()
 
 
 def _tell(proxy: Running, bound: socket) -> None:

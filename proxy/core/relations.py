@@ -110,6 +110,16 @@ def expired(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> S
     return state
 
 
+def not_begun(catalogue: Catalogue, state: ScopeState, skill: str) -> ScopeState | None:
+    """The state without an active `skill` that could not begin, and what goes with it; None where it has to stay."""
+    leaving = {skill, *(other for other in state.active if skill in required(catalogue, other))}
+    if any(other in leaving for other in _always(catalogue)):
+        return None
+    staying = tuple(other for other in state.active if other not in leaving)
+    active = _without_orphans(catalogue, staying, state.by_demand)
+    return replace(state, active=active, by_demand=state.by_demand & {*active}, due=state.due & {*active})
+
+
 def told(state: ScopeState) -> ScopeState:
     """The state after the client was told which skills have expired; the same object when there are none."""
     return replace(state, expired=frozenset()) if state.expired else state

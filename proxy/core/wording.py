@@ -146,6 +146,11 @@ def not_available(name: str, server: str, reason: str) -> str:
     return f"Tool {name} cannot be called: server {server} is not available ({why}). The call was not sent."
 
 
+def not_for_step(server: str, tool: str) -> str:
+    """Why a step cannot call a tool: the server has none of that name, or it may not call it."""
+    return f"server {server} offers no tool {tool} that this step may call"
+
+
 def call_lost(name: str, server: str, reason: str) -> str:
     """The answer to a call during which its server was lost."""
     return (

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import structlog
 
-from proxy.core.scope import ScopeId
+from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import PerKind
 from proxy.ports import Clock, ScopeStore
 
@@ -16,7 +16,7 @@ class Lifetimes:
     """Ends scopes that nobody uses (design rule 13).
 
     `idle`: seconds without a request after which a scope of each kind ends, unless `reaches(scope)`. `on_end`: called
-    with each that has ended.
+    with each that has ended, and its last state, None for a scope that was refused.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Lifetimes:
         idle: PerKind[float],
         clock: Clock,
         reaches: Callable[[ScopeId], bool],
-        on_end: Callable[[ScopeId], None] = lambda _scope: None,
+        on_end: Callable[[ScopeId, ScopeState | None], None] = lambda _scope, _state: None,
     ) -> None:
         self._store = store
         self._idle = idle
@@ -49,15 +49,16 @@ class Lifetimes:
             with anyio.CancelScope(shield=True):
                 if await self._store.get(scope) is None:
                     if scope not in self._in_use:
-                        self._on_end(scope)
+                        self._on_end(scope, None)
                     return
         self._last_used[scope] = self._clock()
 
     async def end(self, scope: ScopeId) -> None:
         """End `scope` now."""
         self._last_used.pop(scope, None)
+        state = await self._store.get(scope)
         await self._store.remove(scope)
-        self._on_end(scope)
+        self._on_end(scope, state)
         log.debug("scope.ended", scope=str(scope))
 
     async def sweep(self) -> None:

@@ -37,10 +37,10 @@ from proxy.face.channel import RequestChannel, declared_by
 from proxy.face.clients import ClientRegistry
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
 from proxy.face.lifetimes import Lifetimes
+from proxy.gateway.calling import Calling
 from proxy.gateway.gate import Gate
 from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import Publishing
-from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.ports import Caller
 
@@ -69,7 +69,7 @@ class ProxyServer(Server[dict[str, Any]]):
         identity: Identity,
         gate: Gate,
         listing: Listing,
-        skills: Skills,
+        calling: Calling,
         publishing: Publishing,
         subscriptions: Subscriptions,
         clients: ClientRegistry,
@@ -88,7 +88,7 @@ class ProxyServer(Server[dict[str, Any]]):
         self.refit()
         self._answers: dict[str, Answer] = {
             "tools/list": _list("tools", listing.tools),
-            "tools/call": skills.call,
+            "tools/call": calling.call,
             "resources/list": _list("resources", listing.resources),
             "resources/templates/list": _list("resourceTemplates", listing.templates),
             "resources/read": publishing.read_resource,

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from proxy.core import wording
-from proxy.core.catalogue import NOTHING
-from proxy.core.decision import Absence, Route, View, missing
+from proxy.core.catalogue import NOTHING, Catalogue
+from proxy.core.decision import Absence, Route, Start, Step, View, missing
 from proxy.core.errors import (
     NotDelivered,
     ProxyError,
@@ -19,7 +19,7 @@ from proxy.core.errors import (
     Unanswered,
     Unknown,
 )
-from proxy.core.inventory import is_json, items
+from proxy.core.inventory import Json, is_json, items
 from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
 from proxy.core.scope import ScopeId, called, handed_out
@@ -33,6 +33,9 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 _UNLIMITED: Final = nullcontext()
+
+CatalogueNow: TypeAlias = Callable[[], Catalogue]
+"""Gives the catalogue in force."""
 
 Destination: TypeAlias = tuple[str, Mapping[str, Any]]
 """The server that a request goes to, and the parameters that it gets there."""
@@ -80,6 +83,38 @@ class Forwarding:
         if uris := tuple(_uris(result)):
             await self._gate.change(caller.scope, lambda state: handed_out(state, found.server, uris))
         return result
+
+    async def call_for_step(
+        self, caller: Caller, actor: Step | Start, server: str, tool: str, arguments: Json, catalogue: CatalogueNow
+    ) -> dict[str, Any]:
+        """Run a tool for a step, on behalf of `caller`, by the decision for `actor` in `catalogue()`.
+
+        Its result as it came. Servers that want to know something ask on the caller's channel.
+
+        Raises:
+            Unknown: the step may not call that tool, or there is none.
+            ServerUnavailable, ServerLost, ServerSilent, Rejection: the server did not answer, or with an error.
+        """
+
+        def find() -> Route | None:
+            return self._gate.step_view(caller.scope, actor, catalogue()).tool_of(server, tool)
+
+        found = find()
+        if found is None and server in catalogue().servers:
+            await self._gate.upstreams.connected(server, caller.scope)
+            found = find()
+        if found is None:
+            raise Unknown(wording.not_for_step(server, tool))
+
+        async def same() -> bool:
+            return find() == found
+
+        params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 0}}  # progress prolongs its time
+        repeat = _may_repeat(found)
+        try:
+            return await self._send(caller, server, "tools/call", params, same, repeat=repeat, in_person=True)
+        except Withdrawn:
+            raise Unknown(wording.not_for_step(server, tool)) from None
 
     async def get_prompt(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `prompts/get` with `params` under the original name; its result as it came.
@@ -282,11 +317,13 @@ class Forwarding:
         same: Callable[[], Awaitable[bool]],
         *,
         repeat: bool,
+        in_person: bool = False,
     ) -> dict[str, Any]:
         """Send a request to `server`, as long as the decision is the `same`.
 
         A lost connection is made again once; `repeat` says whether the request may run twice. Where it may have run,
-        the error is always that of the run: a second try that fails does not make it unsent.
+        the error is always that of the run: a second try that fails does not make it unsent. `in_person`: as
+        `Rounds.exchange`.
 
         Raises:
             Withdrawn: a wait has changed the decision; nothing was sent since.
@@ -299,7 +336,7 @@ class Forwarding:
                 limited = self._gate.catalogue(caller.scope).limited
                 used = await self._used(caller.scope, server, method, params) if limited else ()
                 with self._idling.use(caller.scope, used) if used else _UNLIMITED:
-                    return await self._rounds.exchange(link, caller, server, method, params, same)
+                    return await self._rounds.exchange(link, caller, server, method, params, same, in_person=in_person)
             except ServerUnavailable as error:
                 raise lost or error from None
             except NotDelivered as error:

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from proxy.core.catalogue import Catalogue
-from proxy.core.decision import View, decide
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.decision import Start, Step, View, decide
 from proxy.core.inventory import Inventory, Listed
 from proxy.core.profiles import Policy
 from proxy.core.published import skill_prompts, skill_resources, skill_templates
@@ -55,7 +55,8 @@ class _Own:
 class Gate:
     """Scope states and sights, from the configuration in force, the store and the servers' inventory.
 
-    `eager`: the servers that are started with a scope, whatever is active in it.
+    `eager`: the servers that are started with a scope, whatever is active in it. `on_gone`: called with skills that a
+    change of the configuration has ended in a scope, in order of activation, and the state before.
     """
 
     def __init__(
@@ -66,19 +67,23 @@ class Gate:
         settings: Settings = DEFAULTS,
         eager: Collection[str] = (),
     ) -> None:
-        self.policy = policy
+        self.policy = self._before = policy
         self.upstreams = upstreams
         self.store = store
         self.settings = settings
         self._eager = eager
         self._sights: dict[tuple[int, int, frozenset[str]], Sight] = {}
         self._owns: dict[int, _Own] = {}
+        self._step_views: dict[tuple[int, int, Step | Start], tuple[Catalogue, Inventory, View]] = {}
+        self.on_gone: Callable[[ScopeId, Sequence[Skill], ScopeState], None] = lambda _scope, _skills, _before: None
 
     def adopt(self, policy: Policy, settings: Settings, eager: Collection[str]) -> None:
         """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
+        self._before = self.policy
         self.policy, self.settings, self._eager = policy, settings, eager
         self._sights.clear()
         self._owns.clear()
+        self._step_views.clear()
 
     def catalogue(self, scope: ScopeId) -> Catalogue:
         """What of the configuration exists for `scope`; nothing else does, for any use."""
@@ -88,8 +93,12 @@ class Gate:
         """Bring every scope up to the configuration: what is active in it exists, and its servers are held."""
         for scope in await self.store.scopes():
             if await self.store.get(scope) is not None:
-                state = await self.change(scope, partial(self._refitted, scope))
+                before, state = await self.changed(scope, partial(self._refitted, scope))
                 self._hold(scope, state)
+                known = self._before.of(scope).by_id
+                gone = [known[skill] for skill in before.active if skill not in state.active and skill in known]
+                if gone:
+                    self.on_gone(scope, gone, before)
 
     async def state(self, scope: ScopeId) -> ScopeState:
         """The state of `scope`, begun if it is new.
@@ -106,6 +115,16 @@ class Gate:
         Raises:
             TooManyScopes: `scope` is new, and one too many.
         """
+        return (await self.changed(scope, transition))[1]
+
+    async def changed(
+        self, scope: ScopeId, transition: Callable[[ScopeState], ScopeState]
+    ) -> tuple[ScopeState, ScopeState]:
+        """As `change`; the state before, and the outcome.
+
+        Raises:
+            TooManyScopes: `scope` is new, and one too many.
+        """
         while True:
             old = await self.store.get(scope)
             if old is None:
@@ -113,11 +132,11 @@ class Gate:
                 continue
             new = transition(old)
             if new is old:
-                return new
+                return old, new
             if await self.store.swap(scope, old, new):
                 if new.active != old.active:
                     self._hold(scope, new)
-                return new
+                return old, new
 
     def sight(self, scope: ScopeId, active: Collection[str]) -> Sight:
         """What is seen in `scope` while the skills `active` are active."""
@@ -129,6 +148,17 @@ class Gate:
                 self._sights.clear()
             found = self._sights[key] = self._look(catalogue, key[2], inventory)
         return found
+
+    def step_view(self, scope: ScopeId, actor: Step | Start, catalogue: Catalogue) -> View:
+        """What a step may use in `scope`; in `catalogue`: a skill that is gone from the scope's may have yet to end."""
+        inventory = self.upstreams.inventory(scope)
+        key = (id(catalogue), id(inventory), actor)
+        found = self._step_views.get(key)
+        if found is None or found[0] is not catalogue or found[1] is not inventory:
+            if len(self._step_views) >= SIGHTS:
+                self._step_views.clear()
+            found = self._step_views[key] = catalogue, inventory, decide(catalogue, (), inventory, actor)
+        return found[2]
 
     def lists(self, scope: ScopeId, active: Collection[str]) -> Lists:
         """What a scope's clients see while the skills `active` are active, to compare with what they knew.

@@ -1,7 +1,7 @@
 """Skills that nobody uses for too long are offloaded by themselves (`max_active_minutes`)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Final
@@ -10,7 +10,7 @@ import anyio
 import structlog
 from anyio.lowlevel import checkpoint
 
-from proxy.core.catalogue import Catalogue
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.relations import expired
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.gateway.gate import Gate
@@ -24,7 +24,10 @@ SHORTEST: Final = 0.05
 
 
 class Idling:
-    """Knows when each active skill that has a limit was last used in each scope, and offloads those over it."""
+    """Knows when each active skill that has a limit was last used in each scope, and offloads those over it.
+
+    `on_gone`: called with those that were offloaded, in order of activation, and the state before.
+    """
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
@@ -32,6 +35,7 @@ class Idling:
         self._last: dict[ScopeId, dict[str, float]] = {}
         self._in_use: Counter[tuple[ScopeId, str]] = Counter()
         self._news = anyio.Event()
+        self.on_gone: Callable[[ScopeId, Sequence[Skill], ScopeState], None] = lambda _scope, _skills, _before: None
 
     @contextmanager
     def use(self, scope: ScopeId, skills: Iterable[str]) -> Generator[None]:
@@ -99,15 +103,16 @@ class Idling:
 
     async def _offload(self, scope: ScopeId) -> None:
         """Offload the skills of a scope that are over their limit at the moment of the change."""
-        gone: list[str] = []
 
         def end(state: ScopeState) -> ScopeState:
             catalogue = self._gate.catalogue(scope)
             over, _ = self._look(catalogue, scope, state)
-            after = expired(catalogue, state, over)
-            gone[:] = [skill for skill in state.active if skill not in after.active]
-            return after
+            return expired(catalogue, state, over)
 
-        await self._gate.change(scope, end)
+        before, after = await self._gate.changed(scope, end)
+        known = self._gate.catalogue(scope).by_id
+        gone = [known[skill] for skill in before.active if skill not in after.active and skill in known]
         for skill in gone:
-            log.info("skill.expired", skill=skill, scope=str(scope))
+            log.info("skill.expired", skill=skill.id, scope=str(scope))
+        if gone:
+            self.on_gone(scope, gone, before)

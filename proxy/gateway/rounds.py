@@ -7,6 +7,7 @@ In the handshake era a server asks in a request of its own while the call waits.
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -59,10 +60,13 @@ class Rounds:
         method: str,
         params: Mapping[str, Any],
         same: Callable[[], Awaitable[bool]],
+        *,
+        in_person: bool = False,
     ) -> dict[str, Any]:
         """Send `method` to `server` and answer what it wants to know; its result, or what a modern client has to bring.
 
         `same`: whether the decision by which this is sent still holds, which is asked right before each sending.
+        `in_person`: the caller's channel can put questions to its client, of whatever era that is.
 
         Raises:
             Withdrawn: it holds no more; nothing was sent since.
@@ -70,10 +74,9 @@ class Rounds:
             NotDelivered, ServerLost, ServerSilent: as `Link.request`.
         """
         way = _Way(link, caller, method, same)
-        if caller.era == "handshake":
+        if in_person or caller.era == "handshake":
             return await self._ask_in_person(way, params)
-        scope = caller.scope
-        purpose = [server, method, params.get("name", params.get("uri")), scope.kind, scope.name, scope.principal]
+        purpose = _purpose(caller, server, method, params)
         if "requestState" in params:
             kept = self._seal.open(purpose, params["requestState"])
             if (call := kept.get("call")) is not None:
@@ -81,9 +84,37 @@ class Rounds:
             params = {key: value for key, value in params.items() if key != "requestState"} | kept
         if link.asks and relayed(caller.channel.capabilities):
             held = _Held(self._wait)
-            self._tasks.start_soon(held.run, way, params)
+            self._tasks.start_soon(held.run, partial(way.of(held).send, params))
             return await self._await(held, caller, purpose)
         return self._passed_on(await way.send(params), caller, purpose)
+
+    async def in_person(
+        self, caller: Caller, params: Mapping[str, Any], work: Callable[[Caller], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Do `work` for a call of a tool, on a channel that can put questions to the client while it is done.
+
+        A modern client is asked in results, and comes back for `resumed`: the work goes on behind its requests.
+        """
+        if caller.era == "handshake" or not relayed(caller.channel.capabilities):
+            return await work(caller)
+        held = _Held(self._wait)
+        self._tasks.start_soon(held.run, partial(work, caller._replace(channel=held)))
+        return await self._await(held, caller, _own_purpose(caller, params))
+
+    async def resumed(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What becomes of work that waits for what the client brings now; None where it brings nothing for any.
+
+        Raises:
+            Rejection: the work waits no more.
+        """
+        if caller.era == "handshake" or "requestState" not in params:
+            return None
+        purpose = _own_purpose(caller, params)
+        try:
+            kept = self._seal.open(purpose, params["requestState"])
+        except Rejection:  # it is a server's
+            return None
+        return await self._resume(kept["call"], caller, purpose, params)
 
     def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:
         """A modern server's result for a modern client: its state is bound to where it belongs."""
@@ -246,11 +277,11 @@ class _Held:
         """Those of the newest request."""
         return self._headers
 
-    async def run(self, way: "_Way", params: Mapping[str, Any]) -> None:
-        """Send the request and keep its outcome, a while longer than the client may take to come for it."""
+    async def run(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Do the work and keep its outcome, a while longer than the client may take to come for it."""
         try:
             with self.scope:
-                self._result = await way.of(self).send(params)
+                self._result = await work()
         except Exception as error:  # noqa: BLE001 - whoever fetches the outcome raises it
             self._error = error
         finally:
@@ -345,6 +376,16 @@ class _Held:
                 else Rejection(INVALID_PARAMS, "The client brought no answer")
             )
         return dict(question.answer)
+
+
+def _purpose(caller: Caller, server: str, method: str, params: Mapping[str, Any]) -> Purpose:
+    scope = caller.scope
+    return [server, method, params.get("name", params.get("uri")), scope.kind, scope.name, scope.principal]
+
+
+def _own_purpose(caller: Caller, params: Mapping[str, Any]) -> Purpose:
+    """Where the state of work of our own belongs: to no server, whose key is never empty."""
+    return _purpose(caller, "", "tools/call", params)
 
 
 def _questions(result: Json) -> dict[str, Asked]:

@@ -1,25 +1,23 @@
-"""The tools `SKILL` and `SKILL_CALL`: activating, offloading, listing and reading skills, calling their tools."""
+"""The tool `SKILL`: activating, offloading, listing and reading skills."""
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import structlog
 
-from proxy.core import skill_answers, wording
+from proxy.core import hook_answers, skill_answers, wording
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import decide
 from proxy.core.errors import Unreadable
-from proxy.core.inventory import is_json
-from proxy.core.relations import Blocked, activated, offloaded, required, told
+from proxy.core.relations import required, told
 from proxy.core.scope import ScopeState, relists
-from proxy.core.skill_tool import ALIASES, SKILL, SKILL_CALL, actions
+from proxy.core.skill_tool import ALIASES, actions
 from proxy.core.wording import Brought, Instructions, Problem
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.finding import Finding
-from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.guides import guide_of
+from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
 from proxy.ports import Caller, SkillFiles
@@ -28,60 +26,30 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 
 
 class Skills:
-    """What a call of a tool comes to: our own tools are done here, all others are forwarded."""
+    """What a call of `SKILL` comes to."""
 
     def __init__(
         self,
         *,
         gate: Gate,
         listing: Listing,
-        forwarding: Forwarding,
         announcer: Announcer,
         idling: Idling,
         files: SkillFiles,
         finding: Finding,
+        hooks: Hooks,
     ) -> None:
         self._gate = gate
         self._listing = listing
-        self._forwarding = forwarding
         self._announcer = announcer
         self._idling = idling
         self._files = files
         self._finding = finding
+        self._hooks = hooks
 
     async def call(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `tools/call`; `params` as the client sent them, checked to have a `name`.
-
-        Raises:
-            Unknown: no tool of that name exists for the caller.
-            Rejection: the server's own JSON-RPC error.
-        """
-        name: str = params["name"]
-        arguments: Mapping[str, Any] = params.get("arguments") or {}
-        if name == SKILL and self._gate.catalogue(caller.scope).skills:
-            return await self._with_news(caller, await self._skill(caller, arguments))
-        if name == SKILL_CALL and self._listing.shows_call_route(caller):
-            return await self._skill_call(caller, params, arguments)
-        return await self._forwarding.call_tool(caller, params)
-
-    async def _skill_call(
-        self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        tool, inner = arguments.get("tool"), arguments.get("arguments", {})
-        if stray := [name for name in arguments if name not in ("tool", "arguments")]:
-            return wording.refusal(
-                f'SKILL_CALL takes "tool" and "arguments": put {", ".join(stray)} inside "arguments".'
-            )
-        if isinstance(inner, str):
-            try:
-                inner = json.loads(inner or "{}")
-            except ValueError:
-                inner = None
-        if not isinstance(tool, str) or not tool:
-            return wording.refusal('SKILL_CALL needs "tool": the name of a tool of an active skill.')
-        if not is_json(inner):
-            return wording.refusal('SKILL_CALL needs "arguments" to be an object (or a JSON text of one).')
-        return await self._forwarding.call_tool(caller, {**params, "name": tool, "arguments": inner}, direct=False)
+        """Run a call of `SKILL`; `params`: those of the request."""
+        return await self._with_news(caller, await self._skill(caller, params, params.get("arguments") or {}))
 
     async def _with_news(self, caller: Caller, answer: dict[str, Any]) -> dict[str, Any]:
         """`answer` with a word on skills that have been offloaded by themselves, which is said once."""
@@ -91,7 +59,7 @@ class Skills:
         await self._gate.change(caller.scope, told)
         return skill_answers.with_expired(answer, expired, self._gate.catalogue(caller.scope))
 
-    async def _skill(self, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _skill(self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
         catalogue = self._gate.catalogue(caller.scope)
         usable = actions(catalogue)
         action = arguments.get("action")
@@ -105,42 +73,35 @@ class Skills:
             return wording.bad_arguments(f"Action {action} needs a skill_name.", usable)
         skill = catalogue.by_id.get(wanted)
         if action == "offload":
-            return await self._offload(caller, wanted)
+            return await self._offload(caller, params, wanted)
         if skill is None:
             return wording.skill_not_found(action, wanted, catalogue, state.active)
         if action == "activate":
-            return await self._activate(caller, wanted)
+            return await self._activate(caller, params, wanted)
         with self._idling.use(caller.scope, [wanted]):
             return await self._read(caller, skill, arguments, state)
 
-    async def _activate(self, caller: Caller, wanted: str) -> dict[str, Any]:
-        """Make a skill active at once, then wait for its servers; the notice goes out before the result."""
+    async def _activate(self, caller: Caller, params: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+        """Make a skill active, then wait for its servers; the notice goes out before the result."""
         gate = self._gate
-        before = await gate.state(caller.scope)
-        hindrance: Blocked | None = None
-
-        def activate(state: ScopeState) -> ScopeState:
-            nonlocal before, hindrance
-            catalogue = gate.catalogue(caller.scope)
-            after = activated(catalogue, state, wanted) if wanted in catalogue.by_id else state
-            before, hindrance = state, after if isinstance(after, Blocked) else None
-            return state if isinstance(after, Blocked) else after
-
         with self._idling.use(caller.scope, [wanted]):
             async with self._announcer.one_change(caller):
+                change = await self._hooks.activate(caller, params, wanted)
                 # The configuration may change while servers are waited for, and has perhaps since the skill was found.
-                await gate.change(caller.scope, activate)
-                if hindrance is None and wanted in gate.catalogue(caller.scope).by_id:
+                if wanted in change.after.active and wanted in gate.catalogue(caller.scope).by_id:
                     await self._servers_of([*required(gate.catalogue(caller.scope), wanted), wanted], caller)
         state, catalogue = await gate.state(caller.scope), gate.catalogue(caller.scope)
         skill = catalogue.by_id.get(wanted)
         if skill is None:
             return wording.skill_not_found("activate", wanted, catalogue, state.active)
-        if hindrance is not None:
-            return skill_answers.blocked("activate", wanted, hindrance, catalogue, state.active)
-        again = wanted in before.active
+        if change.failed is not None:
+            return hook_answers.not_begun(wanted, change.failed, state.active)
+        if change.blocked is not None:
+            return skill_answers.blocked("activate", wanted, change.blocked, catalogue, state.active)
+        again = wanted in change.before.active
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
-        return await self._activation(caller, skill, before, state, again=again)
+        answer = await self._activation(caller, skill, change.before, state, again=again)
+        return hook_answers.with_unended(answer, change.unended)
 
     async def _activation(
         self, caller: Caller, skill: Skill, before: ScopeState, state: ScopeState, *, again: bool
@@ -169,26 +130,18 @@ class Skills:
             skill, brought, state.active, again=again, with_schemas=schemas, call_route=call_route
         )
 
-    async def _offload(self, caller: Caller, wanted: str) -> dict[str, Any]:
-        gate = self._gate
-        hindrances: list[Blocked] = []
-        gone: list[str] = []
-
-        def offload(state: ScopeState) -> ScopeState:
-            after = offloaded(gate.catalogue(caller.scope), state, wanted)
-            hindrances[:] = [after] if isinstance(after, Blocked) else []
-            kept = state if isinstance(after, Blocked) else after
-            gone[:] = [skill for skill in state.active if skill not in kept.active]
-            return kept
-
+    async def _offload(self, caller: Caller, params: Mapping[str, Any], wanted: str) -> dict[str, Any]:
         async with self._announcer.one_change(caller):
-            state = await gate.change(caller.scope, offload)
-        if hindrances:
-            return skill_answers.blocked("offload", wanted, hindrances[0], gate.catalogue(caller.scope), state.active)
-        for skill in gone:
+            change = await self._hooks.offload(caller, params, wanted)
+        current = (await self._gate.state(caller.scope)).active
+        if change.blocked is not None:
+            catalogue = self._gate.catalogue(caller.scope)
+            return skill_answers.blocked("offload", wanted, change.blocked, catalogue, current)
+        for skill in change.gone:
             log.info("skill.offloaded", skill=skill, scope=str(caller.scope))
-        with_it = [skill for skill in gone if skill != wanted]
-        return wording.offloading(wanted, state.active, was_active=wanted in gone, besides=with_it)
+        with_it = [skill for skill in change.gone if skill != wanted]
+        answer = wording.offloading(wanted, current, was_active=wanted in change.gone, besides=with_it)
+        return hook_answers.with_unended(answer, change.unended)
 
     async def _read(
         self, caller: Caller, skill: Skill, arguments: Mapping[str, Any], state: ScopeState

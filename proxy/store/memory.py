@@ -57,3 +57,7 @@ class MemoryStore:
     async def scopes(self) -> Collection[ScopeId]:
         """Every scope that has state."""
         return tuple(self._states)
+
+    def keeps(self, scope: ScopeId) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Whether the state of `scope` outlives the program: none does."""
+        return False

@@ -86,6 +86,10 @@ class SqliteStore(MemoryStore):
         if scope in self._rows:
             self._note(scope, None)
 
+    def keeps(self, scope: ScopeId) -> bool:
+        """Whether the state of `scope` outlives the program."""
+        return self._writing and scope.kind in LASTING
+
     async def _load(self) -> None:
         try:
             self._remembered = await to_thread.run_sync(self._file.load, self._limits)

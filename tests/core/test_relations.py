@@ -561,7 +561,8 @@ def test_a_state_is_refitted_once_for_all(life: Lived, catalogue: Catalogue):
 
     assert_sound(catalogue, state)
     assert refitted(state, catalogue) is state
-    assert refitted(life.state, life.catalogue) is life.state
+    if life.catalogue.pinned <= {*life.state.active}:  # else pinned ones are in each other's way, which loading refuses
+        assert refitted(life.state, life.catalogue) is life.state
     wanted = ({*life.state.active} & catalogue.by_id.keys()) | catalogue.pinned
     requires = {skill.id: skill.requires for skill in catalogue.skills}
     assert {*state.active} <= {one for skill in wanted for one in closure(requires, skill)}

@@ -22,9 +22,11 @@ from proxy.gateway.announcing import Announcer
 from proxy.gateway.finding import Finding
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import DEFAULTS, Gate
+from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
 from proxy.gateway.rounds import Rounds
+from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.ports import Caller, Era, ListKind, Status, Subscriber
 from proxy.store.memory import MemoryStore
@@ -105,14 +107,15 @@ async def serving(servers: Servers) -> AsyncGenerator[World]:
     files, now = Files({("base", "scripts/run.py"): b"print"}), [0.0]
     idling = Idling(gate, lambda: now[0])
     async with anyio.create_task_group() as tasks:
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks), idling)
         skills = Skills(
             gate=gate,
             listing=Listing(gate),
-            forwarding=Forwarding(gate, Rounds(Settings(), tasks), idling),
             announcer=Announcer(gate, Nobody(), tasks, anyio.lowlevel.checkpoint),
             idling=idling,
             files=files,
             finding=Finding(NoSearch, files),
+            hooks=Hooks(gate, Runner(gate, forwarding, lambda: now[0]), tasks),
         )
         yield World(skills, gate, idling, servers, files, now)
         tasks.cancel_scope.cancel()

@@ -1,0 +1,332 @@
+"""Changes of what is active, with what skills do when they begin and end: one change at a time in each scope.
+
+While its hooks run, a skill is not granted: not yet, where it begins, and no longer, where it ends.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.decision import Start
+from proxy.core.decision import Step as StepOf
+from proxy.core.failing import Event, HookFailed, StepFailed
+from proxy.core.relations import Blocked, activated, not_begun, offloaded
+from proxy.core.run import StepRecord
+from proxy.core.scope import ScopeId, ScopeState, begun, started
+from proxy.core.steps import Steps
+from proxy.gateway.gate import Gate
+from proxy.gateway.running import Heap, Runner, Work
+from proxy.gateway.stages import Stages, nobody
+from proxy.ports import Caller
+
+log = structlog.stdlib.get_logger("proxy.gateway")
+
+AT_THE_END: Final = 1.4
+"""Seconds that hooks have when the proxy ends; its servers have the rest of 5 s."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has come of a change: the states around it, or why it was not made.
+
+    `blocked`: what stands in its way. `failed`: the hook for which it was not made. `gone`: the skills that it has
+    ended. `unended`: hooks of those that failed.
+    """
+
+    before: ScopeState
+    after: ScopeState
+    blocked: Blocked | None = None
+    failed: HookFailed | None = None
+    gone: tuple[str, ...] = ()
+    unended: tuple[HookFailed, ...] = ()
+
+
+class Hooks:
+    """Makes the changes of what is active in scopes. `tasks` own what ends skills behind nobody's request."""
+
+    def __init__(self, gate: Gate, runner: Runner, tasks: TaskGroup) -> None:
+        self._gate = gate
+        self._runner = runner
+        self._tasks = tasks
+        self._turns: dict[ScopeId, anyio.Lock] = {}
+        self._ending: dict[ScopeId, list[anyio.Event]] = {}
+
+    async def activate(self, caller: Caller, params: Any, wanted: str) -> Change:  # noqa: ANN401 - a request's
+        """Make a skill active, and what it requires, once their hooks have done what they do.
+
+        `params`: of the client's request. Cancelled before that, nothing becomes active.
+
+        Raises:
+            TooManyScopes: the scope is new, and one too many.
+        """
+        gate, scope = self._gate, caller.scope
+        async with self._turn(scope):
+            before, catalogue = await gate.state(scope), gate.catalogue(scope)
+            if wanted not in catalogue.by_id:
+                return Change(before, before)
+            planned = activated(catalogue, before, wanted)
+            if isinstance(planned, Blocked):
+                return Change(before, before, blocked=planned)
+            joining = [catalogue.by_id[skill] for skill in planned.active if skill not in before.active]
+            failed = await self._begin(caller, Stages(caller.channel, params), joining)
+            if failed is not None:
+                return Change(before, await gate.state(scope), failed=failed)
+            before, after, blocked = await self._commit(scope, wanted)
+            return await self._ended_with(caller, params, before, after, blocked)
+
+    async def offload(self, caller: Caller, params: Any, wanted: str) -> Change:  # noqa: ANN401 - a request's
+        """Take a skill away, and what nobody else requires; then their hooks do what they do.
+
+        Raises:
+            TooManyScopes: the scope is new, and one too many.
+        """
+        gate, scope = self._gate, caller.scope
+        blocked: Blocked | None = None
+
+        def end(state: ScopeState) -> ScopeState:
+            nonlocal blocked
+            after = offloaded(gate.catalogue(scope), state, wanted)
+            blocked = after if isinstance(after, Blocked) else None
+            return state if isinstance(after, Blocked) else after
+
+        async with self._turn(scope):
+            before, after = await gate.changed(scope, end)
+            return await self._ended_with(caller, params, before, after, blocked)
+
+    async def waits(self, scope: ScopeId) -> bool:
+        """Whether something has to be done before the next call in a scope."""
+        state = await self._gate.state(scope)
+        return bool(state.due) or (not state.started and bool(self._gate.catalogue(scope).on_start))
+
+    async def start(self, caller: Caller, params: Any) -> tuple[HookFailed | None, list[HookFailed]]:  # noqa: ANN401
+        """Do what has to be done before a scope's first call; those who come meanwhile wait for it.
+
+        What stands in the way of the call, and the hooks that failed of skills that are therefore not active any more.
+        """
+        gate, scope, stages = self._gate, caller.scope, Stages(caller.channel, params)
+        dropped: list[HookFailed] = []
+        async with self._turn(scope):
+            catalogue, state = gate.catalogue(scope), await gate.state(scope)
+            if catalogue.on_start and not state.started:
+                failed = await self._start(caller, stages, catalogue)
+                if failed is not None:
+                    return failed, dropped
+                await gate.change(scope, started)
+            for skill in state.active:
+                state = await gate.state(scope)
+                if skill not in state.due or skill not in state.active:
+                    continue
+                one = gate.catalogue(scope).by_id.get(skill)
+                failed = None if one is None else await self._begin(caller, stages, [one])
+                if failed is None:
+                    await gate.change(scope, lambda state, skill=skill: begun(state, [skill]))
+                elif await self._drop(caller, params, skill):
+                    dropped.append(failed)
+                else:
+                    return failed, dropped
+        return None, dropped
+
+    def ended(self, scope: ScopeId, skills: Sequence[Skill], before: ScopeState, reason: str) -> None:
+        """Skills of a scope have ended behind nobody's request; `before`: the state then. Their hooks run soon."""
+        self._end_soon(scope, self._completed(skills, before), Heap(self._gate, scope), reason)
+
+    def scope_ended(self, scope: ScopeId, state: ScopeState | None, then: Callable[[], None]) -> None:
+        """A scope is over, which was in `state`; `then` is called once its skills have ended, unless it is back."""
+        skills = [] if state is None else self._active(scope, state)
+        if state is None or not skills:
+            then()
+        else:
+            self._end_soon(scope, skills, Heap(self._gate, scope, state.heap), "scope_ended", then)
+
+    async def shut_down(self) -> None:
+        """End the skills of all scopes that are not kept, side by side, as far as the time allows."""
+        with anyio.move_on_after(AT_THE_END):
+            for scope in await self._gate.store.scopes():
+                state = await self._gate.store.get(scope)
+                if state is not None and not self._gate.store.keeps(scope):
+                    self._end_soon(scope, self._active(scope, state), Heap(self._gate, scope), "shutdown")
+            while self._ending:
+                await next(iter(self._ending.values()))[0].wait()
+
+    @asynccontextmanager
+    async def _turn(self, scope: ScopeId) -> AsyncGenerator[None]:
+        """The only change of `scope` inside, after all that has ended in it has."""
+        turns = self._turns.setdefault(scope, anyio.Lock())
+        try:
+            async with turns:
+                while ending := self._ending.get(scope):
+                    await ending[0].wait()
+                yield
+        finally:
+            if not turns.locked() and not turns.statistics().tasks_waiting:
+                self._turns.pop(scope, None)
+
+    async def _begin(self, caller: Caller, stages: Stages, skills: Sequence[Skill]) -> HookFailed | None:
+        """Run the hooks of skills that are to begin, in order, until one fails."""
+        self._gate.upstreams.need(self._gate.catalogue(caller.scope).needed_by(s.id for s in skills), caller.scope)
+        done: tuple[StepRecord, ...] = ()
+        for skill in skills:
+            failed = await self._hook(caller, stages, "activate", skill, "client")
+            if isinstance(failed, HookFailed):
+                return replace(failed, done=(*done, *failed.done))
+            done += failed
+        return None
+
+    async def _commit(self, scope: ScopeId, wanted: str) -> tuple[ScopeState, ScopeState, Blocked | None]:
+        """Make a skill active whose hooks have run; what is in the way by now is told."""
+        blocked: Blocked | None = None
+
+        def make_active(state: ScopeState) -> ScopeState:
+            nonlocal blocked
+            catalogue = self._gate.catalogue(scope)
+            after = activated(catalogue, state, wanted) if wanted in catalogue.by_id else state
+            blocked = after if isinstance(after, Blocked) else None
+            return state if isinstance(after, Blocked) else after
+
+        before = after = await self._gate.state(scope)
+        with anyio.CancelScope(shield=True):  # what has begun is active, whatever becomes of the request
+            before, after = await self._gate.changed(scope, make_active)
+        return before, after, blocked
+
+    async def _ended_with(
+        self,
+        caller: Caller,
+        params: Any,  # noqa: ANN401 - a request's
+        before: ScopeState,
+        after: ScopeState,
+        blocked: Blocked | None,
+    ) -> Change:
+        """The change, once the hooks of what it has ended have run."""
+        gone = tuple(skill for skill in before.active if skill not in after.active)
+        known = self._gate.catalogue(caller.scope).by_id
+        ending = self._completed([known[skill] for skill in gone if skill in known], before)
+        stages = Stages(caller.channel, params)
+        failed = [await self._hook(caller, stages, "offload", skill, "client") for skill in reversed(ending)]
+        unended = tuple(one for one in failed if isinstance(one, HookFailed))
+        return Change(before, after, blocked=blocked, gone=gone, unended=unended)
+
+    async def _drop(self, caller: Caller, params: Any, skill: str) -> bool:  # noqa: ANN401 - a request's
+        """Go on without a skill that was active from the start and could not begin; False where it has to stay."""
+        has_to_stay = False
+
+        def go_on(state: ScopeState) -> ScopeState:
+            nonlocal has_to_stay
+            after = not_begun(self._gate.catalogue(caller.scope), state, skill)
+            has_to_stay = after is None
+            return state if after is None else after
+
+        before, after = await self._gate.changed(caller.scope, go_on)
+        await self._ended_with(caller, params, before, after, None)
+        return not has_to_stay
+
+    async def _start(self, caller: Caller, stages: Stages, catalogue: Catalogue) -> HookFailed | None:
+        event = {"name": "scope_start", "skill": None, "reason": "first_call"}
+        self._gate.upstreams.need(catalogue.start_tools, caller.scope)
+        work = self._work(caller, stages, Start(), event)
+        outcome = await self._run(work, catalogue.on_start, catalogue.start_timeout, "scope_start", "")
+        return outcome if isinstance(outcome, HookFailed) else None
+
+    async def _hook(
+        self, caller: Caller, stages: Stages, event: Event, skill: Skill, reason: str, heap: Heap | None = None
+    ) -> tuple[StepRecord, ...] | HookFailed:
+        """Run one hook of a skill: the steps that have run, or that it failed."""
+        steps = skill.on_activate if event == "activate" else skill.on_offload
+        if not steps:
+            return ()
+        told = {"name": event, "skill": skill.id, "reason": reason}
+        work = self._work(caller, stages, StepOf(skill.id), told)
+        if heap is not None:
+            work.heap = heap
+        if event == "offload":
+            work.catalogue = _with(work.catalogue, skill)
+        return await self._run(work, steps, skill.hook_timeout, event, skill.id)
+
+    def _work(self, caller: Caller, stages: Stages, actor: StepOf | Start, event: dict[str, Any]) -> Work:
+        return Work(
+            caller=caller,
+            actor=actor,
+            catalogue=lambda: self._gate.catalogue(caller.scope),
+            heap=Heap(self._gate, caller.scope),
+            event=event,
+            stages=stages,
+            keeps=True,
+        )
+
+    async def _run(
+        self, work: Work, steps: Steps, within: float, event: Event, skill: str
+    ) -> tuple[StepRecord, ...] | HookFailed:
+        try:
+            await self._runner.run(work, steps, within)
+        except StepFailed as failed:
+            log.warning(
+                "hook.failed",
+                scope=str(work.caller.scope),
+                hook=event,
+                skill=skill,
+                step=failed.name,
+                place=failed.place,
+                reason=failed.reason,
+            )
+            return HookFailed(event, skill, failed, tuple(work.records))
+        return tuple(work.records)
+
+    def _active(self, scope: ScopeId, state: ScopeState) -> list[Skill]:
+        """The skills that have begun in a scope, and have to end."""
+        known = self._gate.catalogue(scope).by_id
+        return self._completed([known[skill] for skill in state.active if skill in known], state)
+
+    def _completed(self, skills: Iterable[Skill], before: ScopeState) -> list[Skill]:
+        """Those that have begun and do something when they end."""
+        return [skill for skill in skills if skill.on_offload and skill.id not in before.due]
+
+    def _end_soon(
+        self, scope: ScopeId, skills: Sequence[Skill], heap: Heap, reason: str, then: Callable[[], None] | None = None
+    ) -> None:
+        if not skills:
+            return
+        ended = anyio.Event()
+        self._ending.setdefault(scope, []).append(ended)
+        self._tasks.start_soon(self._end, scope, skills, heap, reason, ended, then)
+
+    async def _end(
+        self,
+        scope: ScopeId,
+        skills: Sequence[Skill],
+        heap: Heap,
+        reason: str,
+        ended: anyio.Event,
+        then: Callable[[], None] | None,
+    ) -> None:
+        try:
+            caller = nobody(scope)
+            for skill in reversed(skills):
+                await self._hook(caller, Stages(caller.channel, {}), "offload", skill, reason, heap)
+        finally:
+            ended.set()
+            self._ending[scope].remove(ended)
+            if not self._ending[scope]:
+                del self._ending[scope]
+        if then is not None and await self._gate.store.get(scope) is None:
+            then()
+
+
+def _with(catalogue: Callable[[], Catalogue], skill: Skill) -> Callable[[], Catalogue]:
+    """The catalogue in force; where a skill is gone from it that has yet to end, with that."""
+    extended: tuple[Catalogue, Catalogue] | None = None
+
+    def now() -> Catalogue:
+        nonlocal extended
+        current = catalogue()
+        if skill.id in current.by_id:
+            return current
+        if extended is None or extended[0] is not current:
+            extended = current, replace(current, skills=(*current.skills, skill))
+        return extended[1]
+
+    return now

@@ -1,0 +1,242 @@
+"""Invoking skills: the tool `SKILL_INVOKE`, skills that are tools of their own, and skills that steps invoke."""
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import structlog
+
+from proxy.core import invoke_answers, wording
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.decision import Step as StepOf
+from proxy.core.failing import OutOfBounds, StepFailed, steps_told
+from proxy.core.inventory import Json, is_json
+from proxy.core.masking import Masker
+from proxy.core.run import Run, StepRecord
+from proxy.core.scope import ScopeId
+from proxy.core.steps import Call, Workflow
+from proxy.gateway.gate import Gate
+from proxy.gateway.idling import Idling
+from proxy.gateway.running import Heap, Runner, Work
+from proxy.gateway.stages import Stages
+from proxy.ports import Caller, Clock, RunRecords
+
+log = structlog.stdlib.get_logger("proxy.gateway")
+
+DEEPEST: Final = 5
+"""Runs inside each other: a skill whose step invokes a skill whose step …"""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a run has come to: its output, or why it has none."""
+
+    output: Any
+    failed: StepFailed | None
+    steps: tuple[StepRecord, ...]
+
+
+class Invoking:
+    """Runs the workflows of skills for clients and for steps, and records each run. `masker`: for the records."""
+
+    def __init__(
+        self, gate: Gate, runner: Runner, idling: Idling, records: RunRecords, masker: Masker, clock: Clock
+    ) -> None:
+        self._gate = gate
+        self._runner = runner
+        self._idling = idling
+        self._records = records
+        self._masker = masker
+        self._clock = clock
+        self._running: Counter[tuple[ScopeId, str]] = Counter()
+        runner.invoke = self._for_step
+
+    async def invoke(self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of `SKILL_INVOKE`; `params`: of the request, `arguments` of the tool."""
+        catalogue = self._gate.catalogue(caller.scope)
+        wanted, inner = arguments.get("skill_name"), arguments.get("arguments", {})
+        if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
+            return wording.refusal(
+                f'SKILL_INVOKE takes "skill_name" and "arguments": put {", ".join(stray)} inside "arguments".'
+            )
+        if isinstance(inner, str):
+            try:
+                inner = json.loads(inner or "{}")
+            except (ValueError, RecursionError):
+                inner = None
+        if not isinstance(wanted, str) or not wanted:
+            return wording.refusal('SKILL_INVOKE needs "skill_name": the id of a skill that can be invoked.')
+        if not is_json(inner):
+            return wording.refusal('SKILL_INVOKE needs "arguments" to be an object (or a JSON text of one).')
+        skill = catalogue.by_id.get(wanted)
+        if skill is None or skill.workflow is None:
+            return invoke_answers.not_invocable(wanted, catalogue)
+        return await self.run(caller, params, skill, inner)
+
+    async def run(self, caller: Caller, params: Mapping[str, Any], skill: Skill, arguments: Json) -> dict[str, Any]:
+        """The result of running a skill that can be invoked with `arguments`, for a request with `params`."""
+        workflow = _workflow(skill)
+        active = (await self._gate.state(caller.scope)).active
+        if workflow.needs_activation and skill.id not in active:
+            return invoke_answers.not_active(skill)
+        from proxy.core.parameters import filled, invalid  # noqa: PLC0415 - only who invokes skills pays for it
+
+        given = filled(workflow.parameters, arguments)
+        if wrong := invalid(workflow.parameters, given):
+            return invoke_answers.invalid(skill, wrong, workflow.parameters)
+        if self._running[caller.scope, skill.id] >= workflow.max_runs:
+            return invoke_answers.too_many(skill, workflow.max_runs)
+        work = self._work(caller, skill, given, Stages(caller.channel, params))
+        outcome = await self._run(work, skill)
+        if outcome.failed is not None:
+            return invoke_answers.failed(skill.id, outcome.failed.told, steps_told(outcome.steps))
+        return invoke_answers.done(skill.id, outcome.output)
+
+    async def _for_step(self, outer: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value
+        """Run a skill for a step of another; its output.
+
+        Raises:
+            StepFailed: it cannot be invoked there, or it has failed.
+        """
+        skill = outer.catalogue().by_id.get(step.skill)
+        refused = await self._refused(outer, skill, arguments)
+        if skill is None or refused:
+            raise StepFailed(step.name, step.place, step.target, refused)
+        work = self._work(outer.caller, skill, _filled(skill, arguments), outer.stages, outer)
+        work.above = f"{outer.above}{step.name} / "
+        outcome = await self._run(work, skill, outer.run)
+        if outcome.failed is not None:
+            raise StepFailed(step.name, step.place, step.target, str(outcome.failed))
+        return outcome.output
+
+    async def _refused(self, outer: Work, skill: Skill | None, arguments: Json) -> str:
+        """Why a step cannot invoke a skill, empty where it can."""
+        if skill is None or skill.workflow is None:
+            return "there is no such skill that can be invoked"
+        if outer.depth >= DEEPEST:
+            return f"skills invoke each other more than {DEEPEST} deep"
+        scope, workflow = outer.caller.scope, skill.workflow
+        if workflow.needs_activation and skill.id not in (await self._gate.state(scope)).active:
+            return f"skill {skill.id} has to be active to be invoked"
+        if self._running[scope, skill.id] >= workflow.max_runs:
+            return f"skill {skill.id} runs {workflow.max_runs} times already, as often as it may at a time"
+        from proxy.core.parameters import invalid  # noqa: PLC0415 - as above
+
+        return "; ".join(invalid(workflow.parameters, _filled(skill, arguments)))
+
+    def _work(self, caller: Caller, skill: Skill, given: Json, stages: Stages, outer: Work | None = None) -> Work:
+        def catalogue() -> Catalogue:
+            return self._gate.catalogue(caller.scope)
+
+        return Work(
+            caller=caller,
+            actor=StepOf(skill.id),
+            catalogue=catalogue,
+            heap=Heap(self._gate, caller.scope),
+            event={"name": "invoke", "skill": skill.id, "reason": "client" if outer is None else "step"},
+            stages=stages,
+            params=given,
+            goes_on=self._still_active(caller.scope, skill) if _workflow(skill).needs_activation else None,
+            left=_workflow(skill).max_calls,
+            depth=1 if outer is None else outer.depth + 1,
+            run=secrets.token_hex(8),
+        )
+
+    def _still_active(self, scope: ScopeId, skill: Skill) -> Callable[[], Awaitable[str]]:
+        async def goes_on() -> str:
+            state = await self._gate.store.get(scope)
+            active = state is not None and skill.id in state.active
+            return "" if active else f"skill {skill.id} is not active any more"
+
+        return goes_on
+
+    async def _run(self, work: Work, skill: Skill, parent: str = "") -> _Outcome:
+        """Run a workflow to its end, and record it, whatever that is."""
+        workflow, scope = _workflow(skill), work.caller.scope
+        began, began_at = time.time(), self._clock()
+        status: Literal["completed", "failed", "cancelled"] = "cancelled"
+        failed: StepFailed | None = None
+        output: Any = None
+        self._running[scope, skill.id] += 1
+        try:
+            with self._idling.use(scope, [skill.id]):
+                try:
+                    await self._runner.run(work, workflow.steps, workflow.max_seconds)
+                    output = await self._output(work, workflow)
+                    status = "completed"
+                except StepFailed as error:
+                    failed, status = error, "failed"
+        finally:
+            self._running[scope, skill.id] -= 1
+            if not self._running[scope, skill.id]:
+                del self._running[scope, skill.id]
+            self._record(work, skill, status, began, self._clock() - began_at, failed, output, parent)
+        return _Outcome(output, failed, tuple(work.records))
+
+    async def _output(self, work: Work, workflow: Workflow) -> Any:  # noqa: ANN401 - any JSON value
+        """What a run gives.
+
+        Raises:
+            OutOfBounds: it cannot be made, or is not as the skill promises.
+        """
+        output = work.last
+        if workflow.own_output:
+            from proxy.core.expressions import ExpressionError, evaluate  # noqa: PLC0415 - as above
+
+            try:
+                output = evaluate(workflow.output, await self._runner.names(work), "output")
+            except ExpressionError as error:
+                raise OutOfBounds("output", "output", "", str(error)) from None
+        if workflow.output_schema is not None:
+            from proxy.core.parameters import invalid  # noqa: PLC0415 - as above
+
+            if wrong := invalid(workflow.output_schema, output):
+                raise OutOfBounds("output", "output_schema", "", "; ".join(wrong))
+        return output
+
+    def _record(
+        self,
+        work: Work,
+        skill: Skill,
+        status: Literal["completed", "failed", "cancelled"],
+        began: float,
+        seconds: float,
+        failed: StepFailed | None,
+        output: object,
+        parent: str,
+    ) -> None:
+        from proxy.core.parameters import masked  # noqa: PLC0415 - as above
+
+        mask = self._masker.mask
+        steps = tuple(StepRecord(s.name, s.target, s.started, s.seconds, s.status, mask(s.error)) for s in work.records)
+        run = Run(
+            id=work.run,
+            skill=skill.id,
+            scope=str(work.caller.scope),
+            parameters=masked(_workflow(skill).parameters, work.params or {}, mask),
+            status=status,
+            began=began,
+            seconds=seconds,
+            steps=steps,
+            error="" if failed is None else mask(str(failed)),
+            output_size=len(json.dumps(output).encode()) if status == "completed" else 0,
+            parent=parent,
+        )
+        self._records.add(run)
+        log.info("run.ended", run=run.id, skill=skill.id, scope=run.scope, status=status, seconds=round(seconds, 3))
+
+
+def _workflow(skill: Skill) -> Workflow:
+    if skill.workflow is None:
+        raise ValueError(f"skill {skill.id} cannot be invoked")
+    return skill.workflow
+
+
+def _filled(skill: Skill, arguments: Json) -> Json:
+    from proxy.core.parameters import filled  # noqa: PLC0415 - as above
+
+    return filled(_workflow(skill).parameters, arguments)
