@@ -77,8 +77,8 @@ _USERS: Final[Mapping[str, tuple[str, Mapping[str, Function], int]]] = {
 class ExpressionError(Exception):
     """An expression that could not be evaluated.
 
-    `place`: where in the value it stands, such as `arguments.q[0]`; `expression`: the text that has it, shortened; `reason`: in
-    words.
+    `place`: where in the value it stands, such as `arguments.q[0]`; `expression`: the text that has it, shortened;
+    `reason`: in words.
     """
 
     def __init__(self, place: str, expression: str, reason: str) -> None:

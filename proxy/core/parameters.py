@@ -1,0 +1,311 @@
+"""What a workflow can be given: the JSON Schema of its parameters, and values checked against it."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from proxy.core.inventory import Json, is_json, items
+from proxy.core.masking import MASK, tells_a_secret
+from proxy.core.texts import flat, shortened
+from proxy.core.wording import alike
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Resource
+    from referencing.jsonschema import SchemaRegistry
+
+
+class _Resolver(Protocol):
+    """What finds the schema that a reference means."""
+
+    def lookup(self, ref: str) -> object: ...
+
+    def in_subresource(self, subresource: Any) -> "_Resolver": ...  # noqa: ANN401 - a schema of any dialect
+
+
+TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+
+_MOST: Final = 20
+"""Faults that are told of a value."""
+_LONGEST: Final = 200
+"""Characters of a fault."""
+_SHOWN: Final = 60
+"""Characters of a value in a fault."""
+_DEEPEST: Final = 100
+"""Levels of a value that are recorded."""
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_NO_SCHEMAS: Final = frozenset({"default", "enum", "const", "examples"})
+"""Keys of a schema below which there are values."""
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+"""Keys of a schema below which there are schemas by name."""
+
+
+class BadSchema(Exception):
+    """Parameters that cannot be used as they are written; the text says why, in a line."""
+
+
+def schema_of(written: Json) -> Json:
+    """The JSON Schema (draft 2020-12 unless it says otherwise) of parameters as a skill has them. Raises BadSchema.
+
+    They are a JSON Schema where they have a key that begins with `$`, `type: object`, or `properties` below which
+    there are mappings alone. Else they are the short form, by name: a type, or a mapping of what JSON Schema says of a
+    value and `required`, true or false. There, a parameter is required if it says so and has no default, and others
+    than the named ones are refused.
+    """
+    schema = _whole(written) if _is_schema(written) else _from_short_form(written)
+    if fault := schema_fault(schema) or next(_bad_defaults(schema), ""):
+        raise BadSchema(fault)
+    return schema
+
+
+def _is_schema(written: Json) -> bool:
+    properties = written.get("properties")
+    return (
+        any(key.startswith("$") for key in written)
+        or written.get("type") == "object"
+        or (is_json(properties) and all(map(is_json, properties.values())))
+    )
+
+
+def _whole(schema: Json) -> Json:
+    if schema.get("type", "object") != "object":
+        raise BadSchema("type: parameters are an object")
+    return {"type": "object", **schema}
+
+
+def _from_short_form(written: Json) -> Json:
+    properties = {name: _property(name, told) for name, told in written.items()}
+    required = [
+        name
+        for name, told in written.items()
+        if is_json(told) and told.get("required") is True and "default" not in told
+    ]
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
+
+
+def _property(name: str, told: object) -> Json:
+    told = {"type": told} if isinstance(told, str) else told
+    if not is_json(told):
+        raise BadSchema(f"{name}: is neither a type, such as string, nor a mapping such as {{type: string}}")
+    kind = told.get("type")
+    if isinstance(kind, str) and kind not in TYPES:
+        close = alike(kind, TYPES)
+        raise BadSchema(
+            f"{name}: there is no type {kind!r}"
+            + (f", did you mean {close[0]!r}?" if close else f": {', '.join(TYPES)}")
+        )
+    if not isinstance(told.get("required", False), (bool, list)):
+        raise BadSchema(f"{name}: required is true or false")
+    return {key: value for key, value in told.items() if key != "required" or isinstance(value, list)}
+
+
+def schema_fault(schema: Json) -> str:
+    """What is wrong with a JSON Schema, in a line; empty where nothing is.
+
+    References beyond the schema itself are wrong: nothing is ever fetched.
+    """
+    dialect = schema.get("$schema", _DIALECT)
+    kind = _kind_of_validator(dialect) if isinstance(dialect, str) else None
+    if kind is None:
+        return f"$schema: {flat(repr(dialect), _SHOWN)} is not known"
+    checker = kind(kind.META_SCHEMA, registry=_nothing_else(), format_checker=kind.FORMAT_CHECKER)
+    try:
+        error = next(iter(checker.iter_errors(cast("Any", schema))), None)
+    except RecursionError:
+        return "it is nested too deeply"
+    return _told(error) if error else next(_bad_references(schema, dialect), "")
+
+
+def _bad_references(schema: Json, dialect: str) -> Iterator[str]:
+    from referencing import Resource  # noqa: PLC0415 - as in `_kind_of_validator`
+    from referencing.jsonschema import specification_with  # noqa: PLC0415 - as above
+
+    root = Resource(contents=cast("Any", schema), specification=specification_with(dialect))
+    name = root.id() or ""
+    return _bad_below(root, _nothing_else().with_resource(name, root).resolver(name))
+
+
+def _bad_below(resource: "Resource[Any]", resolver: _Resolver) -> Iterator[str]:
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
+
+    contents: object = resource.contents
+    for key in _REFERENCES if is_json(contents) else ():
+        reference = cast("Json", contents).get(key)
+        if not isinstance(reference, str):
+            continue
+        if not reference.startswith("#"):
+            yield f"{key}: {flat(reference, _SHOWN)} is not in the schema itself; nothing is fetched"
+            continue
+        try:
+            resolver.lookup(reference)
+        except Unresolvable:
+            yield f"{key}: there is no {flat(reference, _SHOWN)} in the schema"
+    for below in resource.subresources():
+        yield from _bad_below(below, resolver.in_subresource(below))
+
+
+def _bad_defaults(schema: Json) -> Iterator[str]:
+    defaults = filled(schema, {})
+    for error in _errors(schema, defaults):
+        if error.absolute_path and error.absolute_path[0] in defaults:
+            yield f"the default of {_told(error)}"
+
+
+def filled(schema: Json, arguments: Json) -> Json:
+    """`arguments` with the defaults of the parameters that are not among them."""
+    properties = schema.get("properties")
+    told = properties.items() if is_json(properties) else ()
+    defaults = {name: of["default"] for name, of in told if is_json(of) and "default" in of and name not in arguments}
+    return {**arguments, **deepcopy(defaults)}
+
+
+def invalid(schema: Json, value: object) -> list[str]:
+    """What is wrong with a value, in words, each with its place: `limit: 'x' is not of type 'integer'`; at most 20.
+
+    `schema`: one without faults. Values are shown shortened, and secret ones not at all. `format` says what a value
+    is, as JSON Schema has it, and is not checked.
+    """
+    try:
+        return [_told(error) for error in _errors(schema, value)]
+    except RecursionError:
+        return ["it is nested too deeply"]
+
+
+def _errors(schema: Json, value: object) -> Iterator["ValidationError"]:
+    kind = _kind_of_validator(schema.get("$schema", _DIALECT))
+    checker = cast("type[Validator]", kind)(schema, registry=_nothing_else())
+    return islice(checker.iter_errors(cast("Any", value)), _MOST)
+
+
+def _told(error: "ValidationError") -> str:
+    """An error in a line: where, and what. It shows the value in question only where that is short and no secret."""
+    place = ""
+    for key in error.absolute_path:
+        place += f"[{key}]" if isinstance(key, int) else f".{key}" if place else str(key)
+    written = repr(cast("object", error.instance))
+    if isinstance(error.instance, (dict, list)):
+        shown = "it"
+    elif _is_secret(error.schema) or any(tells_a_secret(str(key)) for key in error.absolute_path):
+        shown = MASK
+    else:
+        shown = shortened(written, _SHOWN)
+    message = error.message.replace(written, shown)
+    return flat(f"{place}: {message}" if place else message, _LONGEST)
+
+
+def _nothing_else() -> "SchemaRegistry":
+    """Where schemas are looked up besides the one in question: nowhere, so that nothing is ever fetched."""
+    from referencing import Registry  # noqa: PLC0415 - as above
+
+    return cast("SchemaRegistry", Registry[Any]())
+
+
+@cache
+def _kind_of_validator(dialect: str) -> "type[Validator] | None":
+    """What checks by a dialect of JSON Schema; None where that is not known."""
+    from jsonschema import validators  # noqa: PLC0415 - takes 100 ms, which only those who have parameters shall pay
+
+    kind = cast("type[Validator] | None", validators.validator_for({"$schema": dialect}, default=cast("Any", None)))
+    if kind is None:
+        return None
+    extend = cast("Callable[..., type[Validator]]", validators.extend)  # pyright: ignore[reportUnknownMemberType] - untyped
+    return extend(kind, {"required": _required, "uniqueItems": _unique})
+
+
+def _required(_: "Validator", names: object, value: object, __: object) -> Iterator["ValidationError"]:
+    """As JSON Schema has it; each error has its place at what is missing."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - as above
+
+    if is_json(value):
+        yield from (ValidationError("is required", path=(name,)) for name in items(names) if name not in value)
+
+
+def _unique(_: "Validator", wanted: object, value: object, __: object) -> Iterator["ValidationError"]:
+    """As JSON Schema has it, in a time that goes with the number of items, not with its square."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - as above
+
+    if wanted and isinstance(value, list):
+        each = items(cast("object", value))
+        if len({json.dumps(_canonical(item), sort_keys=True) for item in each}) < len(each):
+            yield ValidationError("has items that are equal")
+
+
+def _canonical(value: object) -> object:
+    """`value` with numbers that are whole as such, since 1.0 is 1."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _canonical(below) for key, below in cast("Json", value).items()}
+        case list():
+            return [_canonical(below) for below in cast("list[object]", value)]
+        case _:
+            return value
+
+
+# --- for records -----------------------------------------------------------------------------------------------------
+
+
+def masked(schema: Json, arguments: Json, mask: Callable[[str], str]) -> Json:
+    """`arguments` as they can be recorded.
+
+    What is below a key that tells a secret becomes `***`, at any depth; so does what is below one to which the schema
+    gives `writeOnly: true` or `format: password`, wherever it does. Other texts are as `mask` gives them back.
+    """
+    return _masked(arguments, frozenset(_secret_names(schema, schema)), mask, 0)
+
+
+def _masked(value: Any, secret: frozenset[str], mask: Callable[[str], str], depth: int) -> Any:  # noqa: ANN401 - JSON
+    if depth > _DEEPEST:
+        return MASK
+    match value:
+        case str():
+            return mask(value)
+        case Mapping():
+            return {
+                key: MASK if key in secret or tells_a_secret(key) else _masked(below, secret, mask, depth + 1)
+                for key, below in cast("Json", value).items()
+            }
+        case list():
+            return [_masked(below, secret, mask, depth + 1) for below in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _secret_names(schema: object, root: Json) -> Iterator[str]:
+    """The names of properties, anywhere in a schema, that it says are secret."""
+    if is_json(schema):
+        properties = schema.get("properties")
+        for name, of in properties.items() if is_json(properties) else ():
+            if _is_secret(of, root):
+                yield name
+        for key, below in schema.items():
+            if key not in _NO_SCHEMAS:
+                yield from _secret_names(below, root)
+    for below in items(schema):
+        yield from _secret_names(below, root)
+
+
+def _is_secret(schema: object, root: Json | None = None, followed: Sequence[str] = ()) -> bool:
+    """Whether a schema says that a value is secret, itself or in a part that is for the same value or its items.
+
+    References are followed where there is a `root`.
+    """
+    if not is_json(schema):
+        return any(_is_secret(below, root, followed) for below in items(schema))
+    if schema.get("writeOnly") is True or schema.get("format") == "password":
+        return True
+    reference = schema.get("$ref")
+    if root is not None and isinstance(reference, str) and reference not in followed:
+        found: object = root
+        for part in reference.removeprefix("#").split("/")[1:]:
+            found = found.get(part.replace("~1", "/").replace("~0", "~")) if is_json(found) else None
+        if _is_secret(found, root, (*followed, reference)):
+            return True
+    return any(_is_secret(below, root, followed) for key, below in schema.items() if key not in _NO_SCHEMAS | _BY_NAME)
