@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from proxy.core.catalogue import Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json, Offer
+from proxy.core.run import Run
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.server import Server
 
@@ -284,6 +285,14 @@ class ScopeStore(Protocol):
 
     def keeps(self, scope: ScopeId) -> bool:
         """Whether the state of `scope` outlives the program."""
+        ...
+
+
+class RunRecords(Protocol):
+    """Where the records of runs are kept."""
+
+    def add(self, run: Run) -> None:
+        """Keep the record of a run that has ended; waits for nothing, and that it cannot be done is no error."""
         ...
 
 

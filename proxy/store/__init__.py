@@ -1,1 +1,1 @@
-"""Where scope state is kept."""
+"""Where scope state and records of runs are kept."""

@@ -1,21 +1,24 @@
-"""Scope state in this process's memory."""
+"""Scope state and records of runs in this process's memory."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 
 from proxy.core.errors import TooManyScopes
+from proxy.core.run import Run
 from proxy.core.scope import ScopeId, ScopeKind, ScopeState
 from proxy.core.settings import PerKind
+from proxy.store.runs import MemoryRuns
 
 
 class MemoryStore:
-    """A `ScopeStore` that holds at most so many scopes of each kind as `limits` says.
+    """A `ScopeStore` that holds at most so many scopes of each kind as `limits` says, and `RunRecords`.
 
-    There is no `await` between comparing and swapping.
+    `runs`: the newest of this process. There is no `await` between comparing and swapping.
     """
 
     def __init__(self, limits: PerKind[int]) -> None:
+        self.runs = MemoryRuns()
         self._limits = limits
         self._states: dict[ScopeId, ScopeState] = {}
         self._counts: Counter[ScopeKind] = Counter()
@@ -24,6 +27,10 @@ class MemoryStore:
     async def running(self) -> AsyncGenerator[None]:
         """State is kept inside."""
         yield
+
+    def add(self, run: Run) -> None:
+        """Keep the record of a run that has ended."""
+        self.runs.add(run)
 
     async def get(self, scope: ScopeId) -> ScopeState | None:
         """The state of `scope`, or None when it has not begun."""
