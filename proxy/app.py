@@ -20,7 +20,7 @@ from proxy.config.difference import abridged, difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
-from proxy.core.scope import LASTING, ScopeId, ScopeState, disconnected
+from proxy.core.scope import ScopeId, ScopeState, disconnected
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
@@ -181,7 +181,7 @@ async def running(
     masker = masker or Masker(loaded.secrets)
     settings, policy = loaded.settings, loaded.policy
     eager = _eager(loaded, loaded.servers)
-    store = _store(settings, own)
+    store = _store(settings)
     async with store.running(), anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
         kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
@@ -275,9 +275,9 @@ def _search() -> Callable[[], SkillSearch]:
     return search
 
 
-def _store(settings: Settings, own: ScopeId | None) -> MemoryStore:
-    """Where scope state is kept; the file is left alone where no scope can come that it remembers."""
-    if settings.state_file is None or (own is not None and own.kind not in LASTING):
+def _store(settings: Settings) -> MemoryStore:
+    """Where scope state and the records of runs are kept."""
+    if settings.state_file is None:
         return MemoryStore(settings.max_scopes)
     from proxy.store.sqlite import SqliteStore  # noqa: PLC0415 - only who keeps state in a file pays for the import
 

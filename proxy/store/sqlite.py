@@ -1,6 +1,7 @@
-"""Scope state that outlives the process: in memory while it runs, active skills in an SQLite file for the next run."""
+"""Scope state and records of runs that outlive the process: in memory while it runs, and in an SQLite file."""
 
 import time
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from math import inf
@@ -11,6 +12,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
+from proxy.core.run import Run, shortened
 from proxy.core.scope import LASTING, ScopeId, ScopeState
 from proxy.core.settings import PerKind
 from proxy.store.memory import MemoryStore
@@ -22,13 +24,16 @@ AGAIN: Final = 5.0
 """Seconds until what could not be written is tried again, if no change comes before."""
 FLUSH: Final = 1.0
 """Seconds on leaving for what is not yet written."""
+UNWRITTEN: Final = 1000
+"""Runs that wait to be written, the newest ones: no more come to be while the file can be written."""
 
 
 class SqliteStore(MemoryStore):
-    """A `MemoryStore` that remembers the skills of namespaces and principals in the file at `path`.
+    """A `MemoryStore` that remembers namespaces and principals, and the runs of all scopes, in the file at `path`.
 
-    Inside `running` one task writes what has changed, the newest state of each scope, as soon as the write before is
-    done; nobody waits for it. Without a file that can be used, it is a `MemoryStore`.
+    Of a scope it remembers its skills and its heap. Inside `running` one task writes what is new, the last state of
+    each scope and the runs, as soon as the write before is done; nobody waits for it. Without a file that can be used,
+    it is a `MemoryStore`.
     """
 
     def __init__(self, limits: PerKind[int], path: Path) -> None:
@@ -38,6 +43,7 @@ class SqliteStore(MemoryStore):
         self._remembered: dict[ScopeId, ScopeState] = {}
         self._rows: set[ScopeId] = set()
         self._pending: dict[ScopeId, Kept | None] = {}
+        self._unwritten: deque[Run] = deque(maxlen=UNWRITTEN)
         self._writing = False
         self._failing = False
         self._leaving = False
@@ -64,6 +70,14 @@ class SqliteStore(MemoryStore):
                         self._not_written("it took too long")
                 self._life.cancel()
 
+    def add(self, run: Run) -> None:
+        """Keep the record of a run that has ended, soon also in the file."""
+        run = shortened(run)
+        super().add(run)
+        if self._writing:
+            self._unwritten.append(run)
+            self._news.set()
+
     async def remembered(self, scope: ScopeId) -> ScopeState | None:
         """What an earlier run knew of `scope`, which has not begun in this one; None for nothing."""
         return self._remembered.get(scope)
@@ -74,8 +88,8 @@ class SqliteStore(MemoryStore):
             return False
         if old is None:
             self._remembered.pop(scope, None)
-        elif scope.kind in LASTING and _remembered(old) != _remembered(new):
-            self._note(scope, Kept(new.active, new.offloaded, time.time(), new.by_demand))
+        elif scope.kind in LASTING and _differ(old, new):
+            self._note(scope, Kept(new, time.time()))
         return True
 
     async def remove(self, scope: ScopeId) -> None:
@@ -110,24 +124,27 @@ class SqliteStore(MemoryStore):
             while True:
                 last = self._leaving
                 self._news = anyio.Event()
-                if self._pending:
+                if self._pending or self._unwritten:
                     await self._write()
                 if last:
                     break
-                with anyio.move_on_after(AGAIN if self._pending else inf):
+                with anyio.move_on_after(AGAIN if self._pending or self._unwritten else inf):
                     await self._news.wait()
         self._done.set()
 
     async def _write(self) -> None:
         """Write what is pending; after a failure it stays so."""
         changes, self._pending = self._pending, {}
+        runs = [*self._unwritten]
+        self._unwritten.clear()
         new = changes.keys() - self._rows
         self._rows |= new
         try:
             # It is given up only when the time for leaving is over: nothing is written after it.
-            await to_thread.run_sync(self._file.write, changes, abandon_on_cancel=True)
+            await to_thread.run_sync(self._file.write, changes, runs, abandon_on_cancel=True)
         except CannotUse as error:
             self._pending = changes | self._pending
+            self._unwritten = deque([*runs, *self._unwritten], maxlen=UNWRITTEN)
             self._rows -= new
             self._not_written(str(error))
         else:
@@ -140,6 +157,10 @@ class SqliteStore(MemoryStore):
         self._failing = True
 
 
-def _remembered(state: ScopeState) -> tuple[object, ...]:
-    """What of a state is remembered."""
-    return state.active, state.offloaded, state.by_demand
+def _differ(old: ScopeState, new: ScopeState) -> bool:
+    """Whether two states differ in what is remembered; to Python, heaps with 1 and true in them would be equal."""
+    return _compared(old) != _compared(new) or old.heap is not new.heap
+
+
+def _compared(state: ScopeState) -> tuple[object, ...]:
+    return state.active, state.offloaded, state.by_demand, state.started, state.due

@@ -1,4 +1,4 @@
-"""The SQLite file that remembers scopes: what is read from it, what is written to it, and when it is set aside.
+"""The SQLite file that remembers scopes and runs: what is read from and written to it, and when it is set aside.
 
 Several proxies may use one file, so each reading and writing is a connection and a transaction of its own.
 """
@@ -6,16 +6,19 @@ Several proxies may use one file, so each reading and writing is a connection an
 import json
 import os
 import sqlite3
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 import structlog
 
+from proxy.core.inventory import Json, is_json, without_lone_surrogates
+from proxy.core.run import Run, json_of, run_of
 from proxy.core.scope import LASTING, ScopeId, ScopeKind, ScopeState
 from proxy.core.settings import PerKind
 
@@ -23,14 +26,16 @@ log = structlog.stdlib.get_logger("proxy.store")
 
 APPLICATION: Final = 0x6D737078
 """By which the file is known to be ours (`PRAGMA application_id`): "mspx"."""
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the tables (`PRAGMA user_version`)."""
 LOAD_WAIT: Final = 2.0
 """Seconds that reading waits for other proxies that use the file."""
 WRITE_WAIT: Final = 0.5
 """Seconds that writing does."""
+RUNS: Final = 10_000
+"""Runs that are kept, those that were written last."""
 
-_SCHEMA: Final = """
+_SCOPES: Final = """
 CREATE TABLE scope (
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -39,19 +44,53 @@ CREATE TABLE scope (
     offloaded TEXT NOT NULL,  -- JSON: ids of skills
     changed REAL NOT NULL,    -- seconds since 1970
     by_demand TEXT NOT NULL DEFAULT '[]',  -- JSON: ids of active skills that are so because others require them
+    heap TEXT NOT NULL DEFAULT '{}',       -- JSON: what steps have put there, by name
+    started INTEGER NOT NULL DEFAULT 0,    -- 1: what has to be done before the first call is done
+    due TEXT NOT NULL DEFAULT '[]',        -- JSON: ids of active skills that have not begun yet
     PRIMARY KEY (kind, name, principal)
 )
 """
-_FROM_1: Final = "ALTER TABLE scope ADD COLUMN by_demand TEXT NOT NULL DEFAULT '[]'"
-"""What makes version 2 of version 1."""
+_RUNS: Final = """
+CREATE TABLE run (
+    id TEXT NOT NULL PRIMARY KEY,
+    skill TEXT NOT NULL,
+    scope TEXT NOT NULL,   -- as logs name it
+    status TEXT NOT NULL,
+    began REAL NOT NULL,   -- seconds since 1970
+    seconds REAL NOT NULL,
+    record TEXT NOT NULL   -- JSON: all of it
+)
+"""
+"""Rows are numbered by SQLite in the order in which they are written, so no clock has a say in which are old."""
+_SCHEMA: Final = (_SCOPES, _RUNS)
+_CHANGES: Final = (
+    ("ALTER TABLE scope ADD COLUMN by_demand TEXT NOT NULL DEFAULT '[]'",),
+    (
+        "ALTER TABLE scope ADD COLUMN heap TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE scope ADD COLUMN started INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE scope ADD COLUMN due TEXT NOT NULL DEFAULT '[]'",
+        _RUNS,
+    ),
+)
+"""What makes each version, from 2 on, of the one before."""
+_SINCE_RUNS: Final = 3
+"""The first version that has runs."""
 _DELETE_OLD: Final = """
 DELETE FROM scope WHERE rowid IN (SELECT rowid FROM scope WHERE kind = ? ORDER BY changed DESC LIMIT -1 OFFSET ?)
+"""
+_DELETE_OLD_RUNS: Final = "DELETE FROM run WHERE rowid <= (SELECT max(rowid) FROM run) - ?"
+_FIND_RUNS: Final = """
+SELECT record FROM run
+WHERE (:skill IS NULL OR skill = :skill) AND substr(id, 1, length(:beginning)) = :beginning
+ORDER BY rowid DESC
 """
 _KINDS: Final[Mapping[object, ScopeKind]] = {kind: kind for kind in LASTING}
 _DAMAGE: Final = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA}
 )
 """Errors that come from what the file holds, as a missing table does; others come from the disk or from who uses it."""
+_TEXT: Final = partial(str, encoding="utf-8", errors="replace")
+"""How texts are read."""
 _BESIDE: Final = ("-journal", "-wal", "-shm")
 """What SQLite may put beside a file, by how the names end."""
 
@@ -61,12 +100,10 @@ class CannotUse(Exception):
 
 
 class Kept(NamedTuple):
-    """What is remembered of a scope; `changed`: when it changed, in seconds since 1970."""
+    """A state that is to be remembered, in part; `changed`: when it changed, in seconds since 1970."""
 
-    active: tuple[str, ...]
-    offloaded: frozenset[str]
+    state: ScopeState
     changed: float
-    by_demand: frozenset[str] = frozenset()
 
 
 class StateFile:
@@ -94,41 +131,81 @@ class StateFile:
         except (OSError, sqlite3.Error) as error:
             raise CannotUse(_reason(error)) from None
 
-    def write(self, changes: Mapping[ScopeId, Kept | None]) -> None:
-        """Remember these scopes, and forget those without a value; all of them or, on an error, none.
+    def write(self, changes: Mapping[ScopeId, Kept | None], runs: Sequence[Run] = ()) -> None:
+        """Remember these scopes and runs, and forget scopes without a value; all of that or, on an error, nothing.
+
+        Of more than 10,000 runs the older ones are deleted.
 
         Raises:
             CannotUse: it cannot be done, or not yet.
         """
         forgotten = [_key(scope) for scope, kept in changes.items() if kept is None]
-        rows = [
-            (
-                *_key(scope),
-                json.dumps(kept.active),
-                json.dumps(sorted(kept.offloaded)),
-                kept.changed,
-                json.dumps(sorted(kept.by_demand)),
-            )
-            for scope, kept in changes.items()
-            if kept is not None
-        ]
+        rows = [(*_key(scope), *_columns(*kept)) for scope, kept in changes.items() if kept is not None]
         try:
             with self._transaction(WRITE_WAIT) as file:
                 file.executemany("DELETE FROM scope WHERE kind = ? AND name = ? AND principal = ?", forgotten)
-                file.executemany("INSERT OR REPLACE INTO scope VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                file.executemany("INSERT OR REPLACE INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                file.executemany("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", map(_row, runs))
+                file.execute(_DELETE_OLD_RUNS, (RUNS,))
         except (OSError, sqlite3.Error) as error:
             raise CannotUse(_reason(error)) from None
+
+    def runs(self, limit: int | None = None, *, skill: str | None = None, beginning: str = "") -> list[Run]:
+        """At most `limit` runs, the newest first: those of `skill` alone, or whose id begins so.
+
+        The file is neither made nor changed; where it is not there, or of a version before runs, there are none.
+
+        Raises:
+            CannotUse: it cannot be read, or not yet.
+        """
+        try:
+            if not self._path.exists():
+                return []
+            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=LOAD_WAIT)) as file:
+                file.text_factory = _TEXT
+                if _version(file) < _SINCE_RUNS:
+                    return []
+                wanted = without_lone_surrogates({"skill": skill, "beginning": beginning})
+                return self._runs(file.execute(_FIND_RUNS, wanted), limit)
+        except (OSError, sqlite3.Error) as error:
+            raise CannotUse(_reason(error)) from None
+
+    def _runs(self, rows: sqlite3.Cursor, limit: int | None) -> list[Run]:
+        """The first `limit` runs of `rows`."""
+        found: list[Run] = []
+        skipped = 0
+        for (record,) in rows:
+            if len(found) == limit:
+                break
+            if (run := run_of(_parsed(record))) is None:
+                skipped += 1
+            else:
+                found.append(run)
+        if skipped:
+            log.warning("state.rows_skipped", file=str(self._path), rows=skipped)
+        return found
 
     def _load(self, limits: PerKind[int]) -> dict[ScopeId, ScopeState]:
         with self._transaction(LOAD_WAIT) as file:
             (found,) = file.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
+            file.execute(_DELETE_OLD_RUNS, (RUNS,))
             file.executemany(_DELETE_OLD, [(kind, limits.of(kind)) for kind in LASTING])
-            rows = file.execute("SELECT kind, name, principal, active, offloaded, by_demand FROM scope").fetchall()
-        states = {scope: state for row in rows if (scope := _scope(*row[:3])) and (state := _state(*row[3:]))}
+            rows = file.execute(
+                "SELECT kind, name, principal, active, offloaded, by_demand, started, due, heap FROM scope"
+            ).fetchall()
+        states: dict[ScopeId, ScopeState] = {}
+        lost = 0
+        for row in rows:
+            scope, state, heap = _scope(*row[:3]), _state(*row[3:8]), _heap(row[8])
+            if scope is not None and state is not None:
+                states[scope] = replace(state, heap=heap or {})
+                lost += heap is None
         if len(states) < len(rows):
             log.warning("state.rows_skipped", file=str(self._path), rows=len(rows) - len(states))
+        if lost:
+            log.warning("state.heaps_lost", file=str(self._path), scopes=lost)
         return states
 
     @contextmanager
@@ -136,7 +213,7 @@ class StateFile:
         """The file, with nobody else writing to it, for at most `wait` seconds of waiting; rolled back on an error."""
         self._make()
         with closing(sqlite3.connect(self._path, timeout=wait, isolation_level=None)) as file:
-            file.text_factory = partial(str, encoding="utf-8", errors="replace")
+            file.text_factory = _TEXT
             file.execute("BEGIN IMMEDIATE")
             _prepare(file)
             yield file
@@ -166,27 +243,36 @@ class StateFile:
 
 
 def _prepare(file: sqlite3.Connection) -> None:
-    """Give an empty file its table and marks.
+    """Give an empty file its tables and marks, and one of an older version what it lacks.
+
+    Raises:
+        sqlite3.DatabaseError: the file is not ours, or of a newer version.
+    """
+    version = _version(file)
+    if version == VERSION:
+        return
+    for statement in _SCHEMA if version == 0 else chain(*_CHANGES[version - 1 :]):
+        file.execute(statement)
+    file.execute(f"PRAGMA application_id = {APPLICATION}")
+    file.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(file: sqlite3.Connection) -> int:
+    """The version of the file; 0 for an empty one.
 
     Raises:
         sqlite3.DatabaseError: the file is not ours, or of a newer version.
     """
     (application,) = file.execute("PRAGMA application_id").fetchone()
     (version,) = file.execute("PRAGMA user_version").fetchone()
-    if (application, version) == (APPLICATION, VERSION):
-        return
-    if (application, version) == (APPLICATION, 1):
-        file.execute(_FROM_1)
-        file.execute(f"PRAGMA user_version = {VERSION}")
-        return
     if application == APPLICATION:
+        if 1 <= version <= VERSION:
+            return version
         raise sqlite3.DatabaseError(f"it has version {version}, and this program knows {VERSION}")
     (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise sqlite3.DatabaseError("it belongs to another program")
-    file.execute(_SCHEMA)
-    file.execute(f"PRAGMA application_id = {APPLICATION}")
-    file.execute(f"PRAGMA user_version = {VERSION}")
+    return 0
 
 
 def _key(scope: ScopeId) -> tuple[str, str, str]:
@@ -201,28 +287,64 @@ def _scope(kind: object, name: object, principal: object) -> ScopeId | None:
     return ScopeId(known, name, principal or None)
 
 
-def _state(active: object, offloaded: object, by_demand: object) -> ScopeState | None:
-    """The state that a row holds, None where it cannot be read."""
-    skills, gone, demanded = _texts(active), _texts(offloaded), _texts(by_demand)
-    if skills is None or gone is None or demanded is None:
+def _columns(state: ScopeState, changed: float) -> tuple[str | float, ...]:
+    """The row of a state, from `active` on."""
+    return (
+        json.dumps(state.active),
+        json.dumps(sorted(state.offloaded)),
+        changed,
+        json.dumps(sorted(state.by_demand)),
+        json.dumps(state.heap),
+        int(state.started),
+        json.dumps(sorted(state.due)),
+    )
+
+
+def _row(run: Run) -> tuple[str | float, ...]:
+    return (
+        *(without_lone_surrogates(text) for text in (run.id, run.skill, run.scope)),
+        run.status,
+        run.began,
+        run.seconds,
+        json.dumps(json_of(run)),
+    )
+
+
+def _state(active: object, offloaded: object, by_demand: object, started: object, due: object) -> ScopeState | None:
+    """The state that a row holds, without its heap; None where it cannot be read."""
+    skills, gone, demanded, to_begin = _texts(active), _texts(offloaded), _texts(by_demand), _texts(due)
+    if skills is None or gone is None or demanded is None or to_begin is None or started not in {0, 1}:
         return None
     return ScopeState(
         active=tuple(dict.fromkeys(skills)),
         by_demand=frozenset(demanded) & {*skills},
         offloaded=frozenset(gone) - {*skills},
+        started=started == 1,
+        due=frozenset(to_begin) & {*skills},
     )
+
+
+def _heap(written: object) -> Json | None:
+    """The heap that a row holds, None where it cannot be read."""
+    found = _parsed(written)
+    return found if is_json(found) else None
 
 
 def _texts(written: object) -> list[str] | None:
     """The list of texts that JSON holds, None where it holds something else."""
-    try:
-        found: object = json.loads(written) if isinstance(written, str) else None
-    except (ValueError, RecursionError):
-        return None
+    found = _parsed(written)
     if not isinstance(found, list):
         return None
     texts = [text for text in cast("list[object]", found) if isinstance(text, str)]
     return texts if len(texts) == len(cast("list[object]", found)) else None
+
+
+def _parsed(written: object) -> object:
+    """The value that JSON holds, None where it is no JSON."""
+    try:
+        return json.loads(written) if isinstance(written, str) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -231,4 +353,6 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _reason(error: Exception) -> str:
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return "a proxy was ended while it wrote: the next one that starts mends it"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,10 +1,14 @@
 """What namespaces and users keep across a restart of the proxy, in a real file, and when it is written."""
 
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,12 +16,13 @@ import anyio
 import pytest
 
 from proxy.core.errors import TooManyScopes
-from proxy.core.scope import ScopeId, ScopeState, connected, handed_out
+from proxy.core.run import TEXT_LIMIT, Run
+from proxy.core.scope import ScopeId, ScopeState, begun, connected, handed_out, put, started
 from proxy.core.settings import PerKind, every_kind
 from proxy.store import sqlite, state_file
 from proxy.store.sqlite import SqliteStore
-from proxy.store.state_file import Kept
-from tests.conftest import PATIENCE
+from proxy.store.state_file import Kept, StateFile
+from tests.conftest import PATIENCE, ROOT
 from tests.core.changes import activated, offloaded, plain
 from tests.store.conftest import Said
 
@@ -75,6 +80,15 @@ def rows(path: Path) -> dict[str, list[str]]:
         return {name: json.loads(active) for name, active in file.execute("SELECT name, active FROM scope")}
 
 
+def run(number: int) -> Run:
+    return Run(f"r{number}", "case", "process", {"n": number}, "completed", 1e9 + number, 0.5)
+
+
+def runs(path: Path) -> list[str]:
+    """The ids of the runs in the file, the newest first."""
+    return [run.id for run in StateFile(path).runs()]
+
+
 async def until(test: Callable[[], bool]) -> None:
     with anyio.fail_after(PATIENCE):
         while not test():  # noqa: ASYNC110 - a thread writes
@@ -119,6 +133,61 @@ async def test_only_changes_of_skills_are_remembered(path: Path) -> None:
         assert await store.swap(B, None, ScopeState(active=("by default",)))
         await change(store, B, lambda state: connected(state, "c"))
     assert rows(path) == {}
+
+
+def on_heap(name: str, value: Any) -> Callable[[ScopeState], ScopeState]:
+    def change(state: ScopeState) -> ScopeState:
+        after = put(state, name, value)
+        assert after is not None
+        return after
+
+    return change
+
+
+async def test_a_scope_has_its_heap_again_and_what_has_begun_is_not_begun_again(path: Path) -> None:
+    """From the first change on, also where no skill is active; each its own."""
+    async with running(path) as store:
+        await change(store, A, started)
+        await change(store, B, on_heap("customer", {"id": "ü", "open": [1, None]}))
+        await change(
+            store, ALICE, on("x"), on("y"), on("z"), lambda state: replace(state, due=frozenset({"x", "y", "z"}))
+        )
+        await change(store, ALICE, lambda state: begun(state, ["y"]), off("z"))
+    async with running(path) as store:
+        assert await store.remembered(A) == ScopeState(started=True)
+        assert await store.remembered(B) == ScopeState(heap={"customer": {"id": "ü", "open": [1, None]}})
+        known = await store.remembered(ALICE)
+        assert known is not None
+        assert (known.active, known.due) == (("x", "y"), {"x"})
+        await change(store, A, on_heap("n", 1))
+        await change(store, ALICE, lambda state: begun(state, ["x"]))
+    async with running(path) as store:
+        assert await store.remembered(A) == ScopeState(started=True, heap={"n": 1})
+        known = await store.remembered(ALICE)
+        assert known is not None
+        assert (known.active, known.due) == (("x", "y"), frozenset())
+
+
+async def test_a_value_that_only_json_tells_from_another_is_a_change(path: Path) -> None:
+    """To Python, 1 and true are equal."""
+    async with running(path) as store:
+        await change(store, A, on_heap("value", 1))
+    async with running(path) as store:
+        await change(store, A, on_heap("value", True))
+    known = await remembered(path, A)
+    assert known is not None
+    assert known.heap["value"] is True
+
+
+async def test_a_value_that_is_put_while_the_state_before_is_written_is_in_the_file(path: Path) -> None:
+    """The newest state counts."""
+    async with running(path) as store:
+        for number in range(50):
+            await change(store, A, on_heap("n", number))
+            await anyio.lowlevel.checkpoint()
+    known = await remembered(path, A)
+    assert known is not None
+    assert known.heap == {"n": 49}
 
 
 async def test_of_two_changes_to_one_state_the_first_counts(path: Path) -> None:
@@ -241,15 +310,15 @@ async def test_leaving_waits_a_bounded_time_for_the_file(
 
 @pytest.fixture
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many scopes each attempt to write has had."""
+    """How many scopes and runs each attempt to write has had."""
     done: list[int] = []
     write = state_file.StateFile.write
 
-    def noted(self: state_file.StateFile, changes: Mapping[ScopeId, Kept | None]) -> None:
+    def noted(self: state_file.StateFile, changes: Mapping[ScopeId, Kept | None], runs: Sequence[Run]) -> None:
         try:
-            write(self, changes)
+            write(self, changes, runs)
         finally:
-            done.append(len(changes))
+            done.append(len(changes) + len(runs))
 
     monkeypatch.setattr(state_file, "WRITE_WAIT", 0.0)
     monkeypatch.setattr(sqlite, "AGAIN", 1000.0)
@@ -323,6 +392,147 @@ async def test_several_proxies_use_one_file(path: Path) -> None:
     assert rows(path) == {str(number): ["x", "y", "z"] for number in range(4)}
 
 
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+async def test_runs_are_written_while_the_proxy_runs_and_when_it_ends(path: Path) -> None:
+    """Whatever scopes there are; nobody waits for that. This process has the newest in memory, too."""
+    async with running(path) as store:
+        store.add(run(1))
+        await until(lambda: runs(path) == ["r1"])
+        store.add(run(2))
+        store.add(run(3))
+        assert store.runs.newest(2) == [run(3), run(2)]
+    assert StateFile(path).runs() == [run(3), run(2), run(1)]
+    assert rows(path) == {}
+
+
+async def test_runs_are_written_when_the_proxy_is_cancelled(path: Path) -> None:
+    """As a signal does, along with what scopes have changed."""
+    with anyio.CancelScope() as scope:
+        async with running(path) as store:
+            scope.cancel()
+            store.add(run(1))
+            await change(store, A, on("x"))
+            await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert (runs(path), rows(path)) == (["r1"], {"a": ["x"]})
+
+
+async def test_a_run_takes_no_more_room_than_a_record_should(path: Path) -> None:
+    """However long what it was given is."""
+    async with running(path) as store:
+        store.add(replace(run(1), parameters={"text": "x" * 100_000}))
+    (kept,) = StateFile(path).runs()
+    assert len(kept.parameters["text"]) == TEXT_LIMIT
+
+
+async def test_while_the_file_cannot_be_written_the_newest_runs_wait(
+    path: Path, said: Said, attempts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many, and no more; they are written once it can be, in their order."""
+    monkeypatch.setattr(sqlite, "UNWRITTEN", 3)
+    async with running(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            for number in range(6):
+                before = len(attempts)
+                store.add(run(number))
+                await until(lambda before=before: len(attempts) > before)
+        assert attempts == [1, 2, 3, 3, 3, 3]
+        await change(store, A, on("x"))
+        await until(lambda: attempts[6:] == [4])
+        assert (runs(path), rows(path)) == (["r5", "r4", "r3"], {"a": ["x"]})
+    assert events(said) == ["state.not_written"]
+
+
+async def test_a_run_that_could_not_be_written_is_tried_again_without_another(
+    path: Path, attempts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one of a quiet evening is in the file, too."""
+    monkeypatch.setattr(sqlite, "AGAIN", 0.01)
+    async with running(path) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            store.add(run(1))
+            await until(lambda: attempts[:2] == [1, 1])
+        await until(lambda: runs(path) == ["r1"])
+
+
+async def test_the_runs_of_several_proxies_are_in_one_file(path: Path) -> None:
+    """Those of each in their order."""
+
+    async def one(first: int) -> None:
+        async with running(path) as store:
+            for number in range(first, first + 5):
+                store.add(run(number))
+                await until(lambda number=number: f"r{number}" in runs(path))
+
+    async with anyio.create_task_group() as tasks:
+        for proxy in range(4):
+            tasks.start_soon(one, 10 * proxy)
+    kept = runs(path)
+    assert len(kept) == 20
+    for proxy in range(4):
+        wanted = [f"r{10 * proxy + number}" for number in reversed(range(5))]
+        assert [each for each in kept if each in wanted] == wanted
+
+
+BUSY = """
+import sys
+from pathlib import Path
+
+import anyio
+
+from proxy.core.run import Run
+from proxy.core.settings import every_kind
+from proxy.store.sqlite import SqliteStore
+
+
+async def main():
+    store = SqliteStore(every_kind(10), Path(sys.argv[1]))
+    async with store.running():
+        for number in range(10**9):
+            store.add(Run(f"r{number}", "case", "process", {"n": number}, "completed", 1e9 + number, 0.5))
+            await anyio.sleep(0.0001)
+
+
+anyio.run(main)
+"""
+"""A proxy with a run every moment."""
+
+
+def busy(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", BUSY, str(path)], cwd=ROOT)
+
+
+@pytest.mark.parametrize("at", [1, 20, 40])
+async def test_a_proxy_that_is_killed_leaves_all_runs_up_to_one(path: Path, said: Said, at: int) -> None:
+    """In whatever it was interrupted; the next proxy goes on with the file."""
+    with busy(path) as process:
+        try:
+            await until(lambda: count(path) >= at)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    last = 0
+    async with running(path) as store:
+        last = count(path)
+        assert runs(path) == [f"r{number}" for number in reversed(range(last))]
+        store.add(run(last))
+    assert runs(path)[0] == f"r{last}"
+    assert not said
+
+
+def count(path: Path) -> int:
+    """How many runs are in a file that may be in the making."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(path)) as file:
+        tables = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'run'").fetchone()
+        return file.execute("SELECT count(*) FROM run").fetchone()[0] if tables[0] else 0
+
+
 # --- without a file --------------------------------------------------------------------------------------------------
 
 
@@ -350,7 +560,10 @@ async def test_where_no_file_can_be_the_proxy_goes_on_in_memory(
             await change(store, B)
         await store.remove(A)
         await change(store, B, on("x"))
+        store.add(run(1))
+        assert store.runs.newest(10) == [run(1)]
         assert not store._pending
+        assert not store._unwritten
     (warning,) = said
     assert warning.pop("reason")
     assert warning == {"event": "state.in_memory", "level": "warning", "file": str(path)}

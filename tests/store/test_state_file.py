@@ -5,17 +5,22 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proxy.core.run import Run, StepRecord
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import every_kind
-from proxy.store.state_file import Kept, StateFile
+from proxy.store import state_file
+from proxy.store.state_file import CannotUse, Kept, StateFile
 from tests.store.conftest import Said
 
 A, B = ScopeId("namespace", "a"), ScopeId("namespace", "b")
 MANY = every_kind(1000)
+STEP = StepRecord("find it", "crm/find", 0.25, 1.5, "failed", "no")
+RUN = Run("r1", "case", "namespace a", {"customer": "ü"}, "failed", 1_700_000_000.25, 2.5, (STEP,), "no", 7, "r0")
 
 
 def load(path: Path) -> dict[ScopeId, ScopeState]:
@@ -25,7 +30,7 @@ def load(path: Path) -> dict[ScopeId, ScopeState]:
 
 def write(path: Path, *scopes: ScopeId) -> None:
     """Have these scopes remembered with an active skill."""
-    StateFile(path).write({scope: Kept(("x" * 50,), frozenset(), 0.0) for scope in scopes})
+    StateFile(path).write({scope: Kept(ScopeState(active=("x" * 50,)), 0.0) for scope in scopes})
 
 
 def sql(path: Path, *statements: str) -> None:
@@ -56,8 +61,19 @@ def test_the_file_and_its_folders_are_for_nobody_else(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["state.db"]
 
 
-def test_a_file_of_the_first_version_is_taken_over(path: Path, said: Said) -> None:
-    """What is remembered there was active by the client's wish; what others require is remembered from now on."""
+WHOLE = ScopeState(
+    active=("x", "y"),
+    by_demand=frozenset({"x"}),
+    offloaded=frozenset({"z"}),
+    started=True,
+    due=frozenset({"y"}),
+    heap={"customer": {"id": "ü", "open": [1, 1.5, None, True]}},
+)
+"""A state with all that is remembered."""
+
+
+def of_version_1(path: Path) -> ScopeState:
+    """A file as the first version left it, with scope A, and what it says of that."""
     columns = "kind TEXT NOT NULL, name TEXT NOT NULL, principal TEXT NOT NULL, active TEXT NOT NULL"
     sql(
         path,
@@ -66,9 +82,41 @@ def test_a_file_of_the_first_version_is_taken_over(path: Path, said: Said) -> No
         f"PRAGMA application_id = {0x6D737078}",
         "PRAGMA user_version = 1",
     )
-    assert load(path) == {A: ScopeState(active=("x", "y"), offloaded=frozenset({"z"}))}
-    StateFile(path).write({A: Kept(("x", "y"), frozenset(), 2.0, frozenset({"x"}))})
-    assert load(path) == {A: ScopeState(active=("x", "y"), by_demand=frozenset({"x"}))}
+    return ScopeState(active=("x", "y"), offloaded=frozenset({"z"}))
+
+
+def of_version_2(path: Path) -> ScopeState:
+    """The same of the second version."""
+    before = of_version_1(path)
+    sql(
+        path,
+        "ALTER TABLE scope ADD COLUMN by_demand TEXT NOT NULL DEFAULT '[]'",
+        """UPDATE scope SET by_demand = '["x"]'""",
+        "PRAGMA user_version = 2",
+    )
+    return replace(before, by_demand=frozenset({"x"}))
+
+
+@pytest.mark.parametrize("older", [of_version_1, of_version_2])
+def test_a_file_of_an_older_version_is_taken_over(path: Path, said: Said, older: Callable[[Path], ScopeState]) -> None:
+    """What it remembers stays, what it could not is remembered from now on; runs too."""
+    state = older(path)
+    assert load(path) == {A: state}
+    StateFile(path).write({A: Kept(WHOLE, 2.0)}, [RUN])
+    assert load(path) == {A: WHOLE}
+    assert StateFile(path).runs() == [RUN]
+    assert said == []
+
+
+@pytest.mark.parametrize("older", [of_version_1, of_version_2])
+def test_an_older_file_is_taken_over_by_the_first_writing_too(
+    path: Path, said: Said, older: Callable[[Path], ScopeState]
+) -> None:
+    """As when it is put back from a copy while the proxy runs."""
+    state = older(path)
+    StateFile(path).write({B: Kept(WHOLE, 2.0)}, [RUN])
+    assert load(path) == {A: state, B: WHOLE}
+    assert StateFile(path).runs() == [RUN]
     assert said == []
 
 
@@ -111,12 +159,17 @@ def of_a_program_without_a_mark(path: Path) -> None:
 
 def of_a_newer_version(path: Path) -> None:
     a_file_of_ours(path)
-    sql(path, "PRAGMA user_version = 3")
+    sql(path, "PRAGMA user_version = 4")
 
 
-def without_its_table(path: Path) -> None:
+def without_its_scopes(path: Path) -> None:
     a_file_of_ours(path)
     sql(path, "DROP TABLE scope")
+
+
+def without_its_runs(path: Path) -> None:
+    a_file_of_ours(path)
+    sql(path, "DROP TABLE run")
 
 
 BAD: dict[Callable[[Path], None], str] = {
@@ -125,8 +178,9 @@ BAD: dict[Callable[[Path], None], str] = {
     overwritten: "",
     of_another_program: "it belongs to another program",
     of_a_program_without_a_mark: "it belongs to another program",
-    of_a_newer_version: "it has version 3, and this program knows 2",
-    without_its_table: "no such table: scope",
+    of_a_newer_version: "it has version 4, and this program knows 3",
+    without_its_scopes: "no such table: scope",
+    without_its_runs: "no such table: run",
 }
 
 
@@ -182,8 +236,143 @@ def test_rows_that_cannot_be_read_are_skipped(path: Path, said: Said) -> None:
         "'namespace', 'n10', '', '[]', 'null', 0",
     ]
     readable = f"'namespace', CAST(x'ff' AS TEXT), '', {good}"
-    sql(path, *(f"INSERT INTO scope VALUES ({row}, '[]')" for row in (*bad, readable)))  # noqa: S608 - both are above
+    new = "'[]', '{}', 0, '[]'"
+    rows = [f"{row}, {new}" for row in (*bad, readable)]
+    bad_ends = ["'[]', '{}', 7, '[]'", "'[]', '{}', 'yes', '[]'", "'[]', '{}', 0, '[1]'"]
+    rows += [f"'namespace', 'm{number}', '', {good}, {end}" for number, end in enumerate(bad_ends)]
+    sql(path, *(f"INSERT INTO scope VALUES ({row})" for row in rows))  # noqa: S608 - all are above
     assert load(path) == {A: ScopeState(active=("x" * 50,)), ScopeId("namespace", "\ufffd"): ScopeState()}
+    bad += bad_ends
     assert said == [{"event": "state.rows_skipped", "level": "warning", "file": str(path), "rows": len(bad)}]
     write(path, ScopeId("namespace", "n4"))
     assert ScopeId("namespace", "n4") in load(path)
+
+
+@pytest.mark.parametrize("heap", ["'[]'", "'{'", "7", "x'7b7d'", f"""'{'{"a":' * 100_000}'"""])
+def test_a_heap_that_cannot_be_read_costs_no_more(path: Path, said: Said, heap: str) -> None:
+    """The skills are active as before, and nothing that was done is done again; the loss is said."""
+    StateFile(path).write({A: Kept(WHOLE, 0.0), B: Kept(WHOLE, 0.0)})
+    sql(path, f"UPDATE scope SET heap = {heap} WHERE name = 'a'")  # noqa: S608 - it is above
+    assert load(path) == {A: replace(WHOLE, heap={}), B: WHOLE}
+    assert said == [{"event": "state.heaps_lost", "level": "warning", "file": str(path), "scopes": 1}]
+
+
+def test_a_skill_that_is_not_active_is_not_due(path: Path) -> None:
+    """Whatever the file says."""
+    StateFile(path).write({A: Kept(ScopeState(active=("x",), due=frozenset({"x", "y"})), 0.0)})
+    assert load(path) == {A: ScopeState(active=("x",), due=frozenset({"x"}))}
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def write_runs(path: Path, *ids: str, skill: str = "case") -> None:
+    StateFile(path).write({}, [replace(RUN, id=each, skill=skill) for each in ids])
+
+
+def ids(found: list[Run]) -> list[str]:
+    return [run.id for run in found]
+
+
+def test_runs_are_found_newest_first_by_their_skill_and_the_beginning_of_their_id(path: Path) -> None:
+    """At most as many as wanted; what might be a pattern is text."""
+    write_runs(path, "aa1", "ab2", "a%_3")
+    write_runs(path, "ab4", "b*5", skill="größe")
+    file = StateFile(path)
+    assert ids(file.runs()) == ["b*5", "ab4", "a%_3", "ab2", "aa1"]
+    assert ids(file.runs(2)) == ["b*5", "ab4"]
+    assert ids(file.runs(2, skill="case")) == ["a%_3", "ab2"]
+    assert ids(file.runs(skill="größe", beginning="ab")) == ["ab4"]
+    assert ids(file.runs(beginning="a%")) == ["a%_3"]
+    assert file.runs(beginning="_") == file.runs(beginning="*") == file.runs(skill="other") == []
+    assert file.runs(skill="\udcff", beginning="\udcff") == []
+
+
+def test_the_clock_has_no_say_in_which_runs_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were written last are, whenever they began; also when the bound has become lower."""
+    monkeypatch.setattr(state_file, "RUNS", 3)
+    for number in range(5):
+        StateFile(path).write({}, [replace(RUN, id=f"r{number}", began=1e9 - number)])
+    assert ids(StateFile(path).runs()) == ["r4", "r3", "r2"]
+    write_runs(path, "r5", "r6", "r7", "r8")
+    assert ids(StateFile(path).runs()) == ["r8", "r7", "r6"]
+    monkeypatch.setattr(state_file, "RUNS", 1)
+    load(path)
+    assert ids(StateFile(path).runs()) == ["r8"]
+
+
+def test_a_run_that_is_written_again_is_there_once(path: Path) -> None:
+    """As after an error at the very end of writing."""
+    for _ in range(2):
+        write_runs(path, "r1", "r2")
+    assert ids(StateFile(path).runs()) == ["r2", "r1"]
+
+
+def test_halves_of_characters_are_kept_as_far_as_can_be(path: Path) -> None:
+    """In what SQLite cannot hold they are replaced; the record has them."""
+    run = replace(RUN, id="r\ud800", parameters={"q": "\ud800"})
+    StateFile(path).write({}, [run])
+    assert StateFile(path).runs(beginning="r\ufffd") == [run]
+
+
+def test_records_that_cannot_be_read_are_skipped(path: Path, said: Said) -> None:
+    """The others count, as many as are wanted."""
+    write_runs(path, *(f"r{number}" for number in range(6)))
+    bad = ["'x'", "7", "x'7b7d'", f"'{'[' * 100_000}'"]
+    sql(path, *(f"UPDATE run SET record = {value} WHERE id = 'r{n}'" for n, value in enumerate(bad, 1)))  # noqa: S608
+    assert ids(StateFile(path).runs(2)) == ["r5", "r0"]
+    assert said == [{"event": "state.rows_skipped", "level": "warning", "file": str(path), "rows": len(bad)}]
+
+
+@pytest.mark.parametrize("older", [of_version_1, of_version_2, Path.touch, lambda _path: None])
+def test_reading_runs_neither_makes_nor_changes_the_file(path: Path, older: Callable[[Path], object]) -> None:
+    """An older file has none; neither has an empty one, or one that is not there."""
+    older(path)
+    before = path.read_bytes() if path.exists() else None
+    assert StateFile(path).runs() == []
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert [each.name for each in path.parent.iterdir()] == ([] if before is None else ["state.db"])
+
+
+@pytest.mark.parametrize("bad", BAD.keys() - {without_its_scopes, cut_off, overwritten})
+def test_a_bad_file_is_left_where_it_is_by_who_reads_runs(path: Path, bad: Callable[[Path], None]) -> None:
+    """What is wrong is told."""
+    bad(path)
+    before = path.read_bytes()
+    with pytest.raises(CannotUse, match=BAD[bad]):
+        StateFile(path).runs()
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["state.db"]
+
+
+def test_runs_are_read_while_a_proxy_writes_but_not_while_it_holds_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than one waits."""
+    write_runs(path, "r1")
+    monkeypatch.setattr(state_file, "LOAD_WAIT", 0.01)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("DELETE FROM run")
+        assert ids(StateFile(path).runs()) == ["r1"]
+        other.execute("ROLLBACK")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(CannotUse, match="database is locked"):
+            StateFile(path).runs()
+
+
+def test_a_file_that_a_proxy_was_killed_in_is_mended_by_the_next_one(tmp_path: Path, path: Path) -> None:
+    """Who only reads runs leaves that alone, and says so."""
+    write_runs(path, *(f"r{number}" for number in range(100)))
+    left = tmp_path / "left.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA cache_size = 1")  # so that what is not committed is in the file
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE run SET record = 'x'")
+        for end in ("", "-journal"):
+            left.with_name(left.name + end).write_bytes(path.with_name(path.name + end).read_bytes())
+        other.execute("ROLLBACK")
+    with pytest.raises(CannotUse, match="a proxy was ended while it wrote: the next one that starts mends it"):
+        StateFile(left).runs()
+    assert load(left) == {}
+    assert len(StateFile(left).runs()) == 100

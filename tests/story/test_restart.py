@@ -133,13 +133,13 @@ async def test_what_was_offloaded_stays_so_and_what_is_gone_from_the_file_is_dro
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_on_stdio_goes_on_under_its_name(tmp_path: Path, mode: str) -> None:
-    """With `--namespace`; without, it is a new client each time, and leaves no file."""
+    """With `--namespace`; without, it is a new client each time, and nothing of it is remembered."""
     file = config(tmp_path)
     for _ in range(2):
         async with connected(stdio_program(file), mode) as peer:
             assert await peer.tools() == ["SKILL"]
             await peer.skill("activate", "echoing")
-    assert not await anyio.Path(tmp_path / "state").exists()
+    await until_remembered(tmp_path)
     async with connected(stdio_program(file, "--namespace", "me"), mode) as peer:
         await peer.skill("activate", "echoing")
     async with connected(stdio_program(file, "--namespace", "me"), mode) as peer:
