@@ -30,6 +30,12 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is no port: a number from 0 to {LAST_PORT}")
 
 
+def _limit(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number of runs: write 1 or more")
+
+
 def _namespace(text: str) -> str:
     if re.fullmatch(NAMESPACE, text):
         return text
@@ -97,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     attempt.add_argument(
         "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
     )
+    _complete_runs(commands.add_parser("runs", help="show what became of runs of skills"), config)
     _complete(commands.add_parser("skills", help="install, remove, list and validate skill packages"))
     return top
 
@@ -122,6 +129,21 @@ def _complete(skills: argparse.ArgumentParser) -> None:
     validate = actions.add_parser("validate", help="say what is wrong with skills")
     validate.add_argument("path", type=Path, nargs="+", metavar="DIR", help="a skill, or a folder with skills")
     validate.add_argument("--config", type=Path, metavar="FILE", help="the configuration whose servers they may name")
+
+
+def _complete_runs(runs: argparse.ArgumentParser, config: argparse.ArgumentParser) -> None:
+    """The grammar of `runs`."""
+    actions = runs.add_subparsers(dest="runs_command", required=True, metavar="ACTION")
+
+    listing = actions.add_parser("list", parents=[config], help="list runs, the newest first")
+    listing.add_argument("--skill", metavar="ID", help="those of this skill alone")
+    listing.add_argument("--limit", type=_limit, default=20, metavar="N", help="at most so many (default: 20)")
+
+    show = actions.add_parser("show", parents=[config], help="show all that is known of a run")
+    show.add_argument("id", metavar="ID", help="the run's id, or a beginning of it that no other has")
+
+    for action, printed in ((listing, "one object a line"), (show, "one object")):
+        action.add_argument("--json", action="store_true", help=f"print JSON, {printed}")
 
 
 def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -185,6 +207,10 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
         return check(loaded, offline=arguments.offline)
+    if arguments.command == "runs":
+        from proxy.cli.runs import runs  # noqa: PLC0415 - as above
+
+        return runs(loaded, arguments)
     from proxy.cli.attempt import attempt  # noqa: PLC0415 - as above
 
     return attempt(loaded, arguments.skill, arguments.call, arguments.arguments)
