@@ -207,7 +207,7 @@ async def running(
                 finding=Finding(_search(), files),
                 hooks=hooks,
             ),
-            invoking=Invoking(gate, runner, idling, records, masker, time.monotonic),
+            invoking=Invoking(gate, runner, idling, store, masker, time.monotonic),
             forwarding=forwarding,
             hooks=hooks,
             announcer=announcer,
