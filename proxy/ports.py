@@ -86,8 +86,8 @@ class Channel(Protocol):
 class Caller(NamedTuple):
     """Who makes a request: its scope, and what the transport knows of the client.
 
-    `connection`: the handshake-era connection it came on, None in the modern era. `client`: what the client calls
-    itself, empty when it does not say.
+    `connection`: the handshake-era connection it came on, None in the modern era. `client` and `version`: what the
+    client calls itself and its version, empty when it does not say.
     """
 
     scope: ScopeId
@@ -95,6 +95,7 @@ class Caller(NamedTuple):
     connection: str | None
     client: str
     channel: Channel
+    version: str = ""
 
 
 class Link(Protocol):

@@ -25,8 +25,6 @@ _NOTES: Final = frozenset({"title", "description", "default", "examples", "$comm
 """What a schema has that decides nothing."""
 _OF_ITS_PLACE: Final = frozenset({"$schema", "$id", "$anchor", "$dynamicAnchor", "x-mcp-header", *_DEFINITIONS})
 """What a copy of a part of a schema does not have in another place."""
-_EXPRESSION: Final = "{{"
-
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
     "boolean": bool,
@@ -55,6 +53,11 @@ class _Doubt(Enum):
     def negated(self) -> "_Doubt":
         """The same for what must not hold."""
         return _Doubt.FITS if self is _Doubt.FAILS else _Doubt.FAILS
+
+
+def is_fixed(value: object) -> bool:
+    """Whether a JSON value is what it is: no text in it has an expression."""
+    return "{{" not in json.dumps(value)
 
 
 def without_bound(schema: Json, values: Json) -> dict[str, Any]:
@@ -296,7 +299,7 @@ def _says(schema: object, value: Any) -> bool | None:  # noqa: ANN401 - any JSON
         return schema if isinstance(schema, bool) else None
     if schema.keys() <= _NOTES:
         return True
-    if _EXPRESSION in json.dumps(value):
+    if not is_fixed(value):
         return None
     if "const" in schema and not _equal(value, schema["const"]):
         return False

@@ -82,6 +82,28 @@ class Unreadable(ProxyError):
 
 
 @dataclass(eq=False)
+class AlreadySet(ProxyError):
+    """A client gives arguments that skills fill in for it: by argument, the skill; the call was not sent."""
+
+    arguments: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"skills set these arguments: {', '.join(self.arguments)}"
+
+
+@dataclass(eq=False)
+class Unfilled(ProxyError):
+    """An argument that a skill fills in for clients cannot be worked out; the call was not sent."""
+
+    skill: str
+    argument: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"skill {self.skill} cannot fill in argument {self.argument}: {self.reason}"
+
+
+@dataclass(eq=False)
 class Rejection(ProxyError):
     """A server's JSON-RPC error, passed on as it came."""
 

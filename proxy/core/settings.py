@@ -54,8 +54,9 @@ class Settings:
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
     largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
     `input_wait`: how long a server's question to the user may stay unanswered. `keep_inventories`: whether what
-    servers offer is remembered from one run to the next. `reload`: what a changed configuration file changes by itself;
-    the one in force counts, not that of the changed file.
+    servers offer is remembered from one run to the next. `expression_env`: by name, the variables of the environment
+    that expressions may read; those that are not set are left out. `reload`: what a changed configuration file changes
+    by itself; the one in force counts, not that of the changed file.
     """
 
     list_wait: float = 3.0
@@ -75,5 +76,6 @@ class Settings:
     max_event_size: int = HttpServer.max_event_size
     input_wait: float = 600.0
     keep_inventories: bool = True
+    expression_env: Mapping[str, str] = field(default_factory=dict[str, str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     reload: Literal["skills", "full", "off"] = "skills"

@@ -151,6 +151,20 @@ def not_for_step(server: str, tool: str) -> str:
     return f"server {server} offers no tool {tool} that this step may call"
 
 
+def bound_arguments(name: str, given: Mapping[str, str]) -> str:
+    """The refusal of a call that gives arguments that skills fill in; `given`: those, each with its skill."""
+    told = ", and ".join(f"argument {argument} is set by skill {skill}" for argument, skill in given.items())
+    which = "it" if len(given) == 1 else "them"
+    return f"Tool {name} was not called: {told}. Leave {which} out, and call {name} again."
+
+
+def unfilled(name: str, skill: str, argument: str, reason: str) -> str:
+    """The refusal of a call for which an argument that a skill fills in cannot be worked out."""
+    why = without_our_tags(reason)
+    what = f"skill {skill} sets its argument {argument}, and that failed ({why})"
+    return f"Tool {name} cannot be called: {what}. The call was not sent."
+
+
 def call_lost(name: str, server: str, reason: str) -> str:
     """The answer to a call during which its server was lost."""
     return (

@@ -223,6 +223,7 @@ class ProxyServer(Server[dict[str, Any]]):
             connection=self._identity.connection(ctx),
             client=client.client_info.name if client is not None else "",
             channel=channel,
+            version=client.client_info.version if client is not None else "",
         )
 
     async def _set_level(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,12 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from proxy.core import wording
+from proxy.core.bindings import refused
+from proxy.core.bound_schema import is_fixed
 from proxy.core.catalogue import NOTHING, Catalogue
 from proxy.core.decision import Absence, Route, Start, Step, View, missing
 from proxy.core.errors import (
+    AlreadySet,
     NotDelivered,
     ProxyError,
     Rejection,
@@ -17,8 +20,10 @@ from proxy.core.errors import (
     ServerSilent,
     ServerUnavailable,
     Unanswered,
+    Unfilled,
     Unknown,
 )
+from proxy.core.expression_names import names_for
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
@@ -64,9 +69,9 @@ class Forwarding:
         found = self._gate.sight(caller.scope, state.active).view.tools.get(name) or await self._seek(caller, name)
         if not isinstance(found, Route):
             return found
+        given = _arguments(params)
         if direct:
-            arguments = params.get("arguments")
-            caller.channel.check(found.definition.get("inputSchema"), arguments if is_json(arguments) else {})
+            caller.channel.check(found.definition.get("inputSchema"), given)
         if direct and called(state, caller.connection, name) is not state:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
 
@@ -75,10 +80,12 @@ class Forwarding:
 
         try:
             original = {**params, "name": found.original}
+            if found.bound:
+                original["arguments"] = {**given, **await self._bound(caller, found, given)}
             result = await self._send(caller, found.server, "tools/call", original, same, repeat=_may_repeat(found))
         except Withdrawn:
             return await self.call_tool(caller, params, direct=direct)
-        except (ServerUnavailable, ServerLost, ServerSilent, Unanswered) as error:
+        except (AlreadySet, Unfilled, ServerUnavailable, ServerLost, ServerSilent, Unanswered) as error:
             return wording.refusal(_without_result(name, error))
         if uris := tuple(_uris(result)):
             await self._gate.change(caller.scope, lambda state: handed_out(state, found.server, uris))
@@ -271,6 +278,33 @@ class Forwarding:
                 return await self._send(caller, found[0], method, found[1], same, repeat=True)
         raise unknown
 
+    async def _bound(self, caller: Caller, route: Route, given: Json) -> dict[str, Any]:
+        """The arguments that are filled in for a call beside those that are `given`.
+
+        They are worked out when the call comes: what has no value is refused before it waits for a server, and what is
+        sent again is the same.
+
+        Raises:
+            AlreadySet: some of them are given.
+            Unfilled: one of them cannot be worked out.
+        """
+        if stray := refused(route.bound, given):
+            raise AlreadySet(stray)
+        values: dict[str, Any] = {name: one.value for name, one in route.bound.items()}
+        if is_fixed(values):
+            return values
+        from proxy.core.expressions import ExpressionError, evaluate  # noqa: PLC0415 - Jinja2 takes a while
+
+        heap = (await self._gate.state(caller.scope)).heap
+        env = self._gate.settings.expression_env
+        names = names_for(caller.scope, caller.client, caller.version, heap, env)
+        for name, one in route.bound.items():
+            try:
+                values[name] = evaluate(one.value, names, name)
+            except ExpressionError as error:
+                raise Unfilled(one.skill, name, str(error)) from None
+        return values
+
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""
         servers = self._gate.catalogue(caller.scope).servers_of((await self._gate.state(caller.scope)).active)
@@ -357,9 +391,21 @@ class Forwarding:
         return [skill.id for skill in skills if skill.tools.get(server, NOTHING).allows(params["name"])]
 
 
-def _without_result(name: str, error: ServerUnavailable | ServerLost | ServerSilent | Unanswered) -> str:
+def _arguments(params: Mapping[str, Any]) -> Json:
+    """The arguments of a call."""
+    given = params.get("arguments")
+    return given if is_json(given) else {}
+
+
+def _without_result(
+    name: str, error: AlreadySet | Unfilled | ServerUnavailable | ServerLost | ServerSilent | Unanswered
+) -> str:
     """Why the call of a tool has no result."""
     match error:
+        case AlreadySet():
+            return wording.bound_arguments(name, error.arguments)
+        case Unfilled():
+            return wording.unfilled(name, error.skill, error.argument, error.reason)
         case ServerUnavailable():
             return wording.not_available(name, error.server, error.reason)
         case ServerLost():

@@ -4,16 +4,22 @@ import base64
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp_types import HEADER_MISMATCH
+from mcp import Client
+from mcp_types import HEADER_MISMATCH, Implementation
 
-from tests.conftest import MODERN, PATIENCE, Answer, Json, Launch, Raw, names, write_config
+from proxy.app import running
+from proxy.config.load import load
+from proxy.core.scope import ScopeId
+from tests.conftest import MODERN, PATIENCE, Answer, Json, Launch, Raw, names, text_of, write_config
 from tests.servers import mirror
 from tests.upstream.bench import until
 
@@ -262,3 +268,33 @@ async def test_headers_count_also_where_the_call_itself_brings_the_server(
 
     assert not upstream.calls
     assert (refused.status, refused.reply["error"]["code"]) == (400, HEADER_MISMATCH)
+
+
+@asynccontextmanager
+async def binding(folder: Path, entry: Json, bound: Json, mode: str = "auto") -> AsyncGenerator[Client]:
+    """A client of a proxy whose one skill fills in these arguments of `echo`."""
+    loaded = load(config(folder, entry), {})
+    (skill,) = loaded.catalogue.skills
+    catalogue = replace(loaded.catalogue, skills=(replace(skill, bind={"up": {"echo": bound}}),))
+    info = Implementation(name="desk", version="1.2")
+    async with (
+        running(replace(loaded, catalogue=catalogue), ScopeId("process")) as proxy,
+        Client(proxy.server, mode=mode, client_info=info, cache=None) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_an_argument_that_a_skill_fills_in_goes_into_its_header(
+    tmp_path: Path, upstream: Upstream, mode: str
+) -> None:
+    """As one of the client's own would, to which it is not shown; it may say which client of which version calls."""
+    who = "{{ scope.client.name }}/{{ scope.client.version }}"
+    with anyio.fail_after(PATIENCE):
+        async with binding(tmp_path, {"url": upstream.url}, {"owner": who}, mode) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            result = await client.call_tool("up__echo", {"page": 3})
+
+    assert set(tools["up__echo"].input_schema["properties"]) == {"page", "body"}
+    assert json.loads(text_of(result.model_dump()))["params"]["arguments"] == {"page": 3, "owner": "desk/1.2"}
+    assert upstream.calls == [{"mcp-name": "echo", "mcp-param-owner": "desk/1.2", "mcp-param-page": "3"}]
