@@ -285,16 +285,18 @@ async def binding(folder: Path, entry: Json, bound: Json, mode: str = "auto") ->
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_an_argument_that_a_skill_fills_in_goes_into_its_header(
-    tmp_path: Path, upstream: Upstream, mode: str
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_an_argument_that_a_skill_fills_in_arrives_as_one_of_the_clients_own(
+    tmp_path: Path, upstream: Upstream, mode: str, era: str
 ) -> None:
-    """As one of the client's own would, to which it is not shown; it may say which client of which version calls."""
-    who = "{{ scope.client.name }}/{{ scope.client.version }}"
+    """In its header where the server's era has those; it may say which client of which version calls."""
+    bound = {"owner": "{{ scope.client.name }}/{{ scope.client.version }}"}
     with anyio.fail_after(PATIENCE):
-        async with binding(tmp_path, {"url": upstream.url}, {"owner": who}, mode) as client:
+        async with binding(tmp_path, {"url": upstream.url, "era": era}, bound, mode) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             result = await client.call_tool("up__echo", {"page": 3})
 
     assert set(tools["up__echo"].input_schema["properties"]) == {"page", "body"}
     assert json.loads(text_of(result.model_dump()))["params"]["arguments"] == {"page": 3, "owner": "desk/1.2"}
-    assert upstream.calls == [{"mcp-name": "echo", "mcp-param-owner": "desk/1.2", "mcp-param-page": "3"}]
+    headers = {"mcp-name": "echo", "mcp-param-owner": "desk/1.2", "mcp-param-page": "3"}
+    assert upstream.calls == ([headers] if era == "modern" else [])
