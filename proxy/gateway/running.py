@@ -18,7 +18,7 @@ from proxy.core.inventory import Json, is_json, items
 from proxy.core.run import StepRecord
 from proxy.core.scope import ScopeId, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
-from proxy.core.surroundings import names_for
+from proxy.core.expression_names import names_for
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.stages import Stages, StepChannel
