@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import yaml
 
-from proxy.config.document import Reading, Tree
+from proxy.config.document import Bare, Plain, Reading, Tree
 from proxy.config.parser import NODE_LIMIT, composed
 from proxy.config.problems import Refused
 
@@ -41,6 +41,15 @@ def of_node(node: yaml.Node, file: str, limit: int = NODE_LIMIT) -> Json:
 
 def _of_scalar_node(node: yaml.ScalarNode, text: str | None) -> Scalar:
     return text if text is None or node.style else of_plain(text)
+
+
+def typed(value: Plain) -> Json:
+    """What a part of a document says: its text without quotes as `of_plain` has it."""
+    if isinstance(value, Bare):
+        return of_plain(str(value))
+    if isinstance(value, dict):
+        return {key: typed(inner) for key, inner in value.items()}
+    return [typed(inner) for inner in value] if isinstance(value, list) else value
 
 
 def of_plain(text: str) -> Scalar:

@@ -5,13 +5,17 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from proxy.config.load import Loaded
+from proxy.config.models import ON_START
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.ports import Status
 
 WAITS: Final = "it is new in the configuration: it can start once the proxy has got SIGHUP, or was restarted"
 AT_ONCE: Final = frozenset(
-    {"list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing", "guidance"}
+    {
+        *("list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing", "guidance"),
+        *(ON_START, "hook_timeout", "expression_env"),
+    }
 )
 """The settings that apply as soon as they are changed."""
 
@@ -65,6 +69,10 @@ def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
     here, there = before.catalogue.naming, after.catalogue.naming
     if here.limit != there.limit:
         found["settings_changed"].append("name_limit")
+    if before.catalogue.on_start != after.catalogue.on_start:
+        found["settings_changed"].append(ON_START)
+    if before.catalogue.start_timeout != after.catalogue.start_timeout:
+        found["settings_changed"].append("hook_timeout")
     found["prefixes_changed"] = _compared("prefixes", here.prefixes, there.prefixes)["prefixes_changed"]
     return {kind: names for kind, names in found.items() if names}
 

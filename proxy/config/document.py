@@ -10,11 +10,21 @@ from proxy.config.parser import DEPTH_LIMIT, LIST, MAPPING, MERGE, NODE_LIMIT, N
 from proxy.config.problems import Place, Problem, Refused, shown
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
-"""What a file says: every scalar is text as written, except plain nulls, which are None."""
+"""What a file says: every scalar is text as written, except plain nulls, which are None.
+
+Text without quotes is `Bare`, for the few places where it may stand for a number or a boolean.
+"""
 
 Leaf = TypeVar("Leaf")
 Tree: TypeAlias = "Leaf | list[Tree[Leaf]] | dict[str, Tree[Leaf]]"
 """The same with other scalars."""
+
+
+class Bare(str):
+    """Text that stands without quotes."""
+
+    __slots__ = ()
+
 
 _TOP = "the top level must be a mapping with keys such as servers and skill_configs"
 
@@ -31,10 +41,12 @@ class Document:
 
     def line(self, place: Place) -> int:
         """The line (from 1) of a place, or of the deepest part of it that is in the file."""
-        for end in range(len(place), 0, -1):
-            if (line := self.lines.get(place[:end])) is not None:
-                return line
-        return 1
+        return line_in(self.lines, place)
+
+
+def line_in(lines: Mapping[Place, int], place: Place) -> int:
+    """The line (from 1) that `lines` have for a place, or for the deepest part of it that is in there; else 1."""
+    return next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), 1)
 
 
 def parse(content: bytes, file: str) -> Document:
@@ -70,9 +82,9 @@ def parse_text(text: str, file: str, otherwise: str, limit: int = NODE_LIMIT) ->
     return Document(file, data, reading.lines, tuple(reading.problems))
 
 
-def as_text(_node: yaml.ScalarNode, text: str | None) -> str | None:
+def as_text(node: yaml.ScalarNode, text: str | None) -> str | None:
     """A scalar as `Plain` has it."""
-    return text
+    return text if text is None or node.style else Bare(text)
 
 
 class Reading(Generic[Leaf]):

@@ -9,7 +9,7 @@ from proxy.config.document import Plain
 from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILL_PATHS, SKILLS
 from proxy.config.problems import MAYBE_A_SPACE, Place, lacks_a_space, shown
 
-GRANTED: Mapping[str, str] = dict(zip(ALLOWLISTS, ("tools", "resources", "prompts"), strict=True))
+GRANTED: Mapping[str, str] = dict(zip(ALLOWLISTS, ("tools", "resources", "prompts", "tools"), strict=True))
 
 _NAME = re.compile(r"[\w.-]+")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")

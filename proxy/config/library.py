@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.config import skill_md
+from proxy.config.document import line_in
 from proxy.config.files import Files, read_regular
 from proxy.config.models import SKILL_PATHS, SKILLS, SkillEntry
-from proxy.config.problems import Problem, Refused
-from proxy.config.skill_md import GRANTING, SkillMd
+from proxy.config.problems import Findings, Place, Problem, Refused
+from proxy.config.skill_md import GRANTING, METADATA, SkillMd
 from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason, tellable
 from proxy.core.catalogue import Folder, SkillFile
 from proxy.core.texts import shortened
@@ -46,7 +47,8 @@ class FolderSkill:
 
     `entry`: what its SKILL.md says, as in `skill_configs`, of which `usage` is unset: the guide stays on the disk. Of
     an untrusted one nothing that grants tools or changes what is active. `name`: empty where the SKILL.md has none.
-    `shown`: its SKILL.md, for messages. `unknown`: what it grants at servers that there are not.
+    `shown`: its SKILL.md, for messages. `unknown`: what it grants at servers that there are not. `lines`: those of what
+    it does by itself, by place in its front matter.
     """
 
     id: str
@@ -56,11 +58,21 @@ class FolderSkill:
     trusted: bool
     shown: str
     unknown: tuple[Problem, ...] = ()
+    lines: Mapping[Place, int] = field(default_factory=dict[Place, int])
 
     @property
     def file(self) -> Path:
         """Its SKILL.md, where that really is."""
         return Path(self.folder.path, self.folder.document)
+
+    def findings(self) -> Findings:
+        """For what is found about what it does by itself, by place in its entry; other skills may come and go."""
+        findings = Findings(self.shown, lambda place: line_in(self.lines, place), (), self._written)
+        findings.folders = True
+        return findings
+
+    def _written(self, place: Place) -> Place:
+        return (METADATA, *place) if (METADATA, *place[:1]) in self.lines else place
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,15 @@ class LeftOut:
     file: str
     why: str
     problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, id_: str, problems: Iterable[Problem]) -> "LeftOut":
+        """A skill whose SKILL.md has these problems, at least one."""
+        first, *others = problems
+        why = str(first).removeprefix(f"{first.file}: ").removeprefix(f"{first.file}:")
+        why = f"line {why}" if first.line else why
+        more = f" (and {len(others)} more)" if others else ""
+        return cls(visible(id_), first.file, why + more, (first, *others))
 
 
 @dataclass(frozen=True)
@@ -259,6 +280,7 @@ class _Search:
                 trusted=found.root.trusted,
                 shown=found.at,
                 unknown=document.skill.unknown if found.root.trusted else (),
+                lines=document.skill.lines if found.root.trusted else {},
             )
         )
 
@@ -282,9 +304,9 @@ class _Search:
         except OSError as error:
             return None, (Problem(found.at, 0, "", f"the file cannot be read: {reason(error)}"),)
         except Refused as refused:
-            return None, _printable(refused.problems)
+            return None, printable(refused.problems)
         entry = skill.entry if found.root.trusted else _narrowed(skill.entry)
-        return replace(skill, entry=entry, notes=_printable(skill.notes), unknown=_printable(skill.unknown)), ()
+        return replace(skill, entry=entry, notes=printable(skill.notes), unknown=printable(skill.unknown)), ()
 
     def _folder(self, found: _Found, unserved: str) -> Folder:
         """The files of a skill; a hidden file may hold secrets, and belongs to none."""
@@ -304,11 +326,7 @@ class _Search:
         return Folder(found.real, found.document.name, tuple(sorted(files)), unserved=unserved)
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
-        first, *others = problems
-        why = str(first).removeprefix(f"{first.file}: ").removeprefix(f"{first.file}:")
-        why = f"line {why}" if first.line else why
-        more = f" (and {len(others)} more)" if others else ""
-        self._left_out.append(LeftOut(_visible(found.id), found.at, why + more, (first, *others)))
+        self._left_out.append(LeftOut.of(found.id, problems))
 
 
 def _documents(tree: Tree) -> Iterator[tuple[str, Entry]]:
@@ -396,20 +414,20 @@ def _not_in_force(found: _Found, keys: Sequence[str]) -> str:
 
 def _shown(root: Root, path: str) -> str:
     """A path below a root, as it is shown."""
-    return _visible(f"{root.shown.rstrip('/')}/{path}" if path else root.shown)
+    return visible(f"{root.shown.rstrip('/')}/{path}" if path else root.shown)
 
 
 def one_line(text: str) -> str:
     """`text` as one line that can be read, whatever is in it."""
-    return _visible(shortened(text, LONGEST_NOTE))
+    return visible(shortened(text, LONGEST_NOTE))
 
 
-def _printable(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def printable(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The same, as one line each that can be read, whatever the file holds that they show."""
     return tuple(replace(each, path=one_line(each.path), what=one_line(each.what)) for each in problems)
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Text with what cannot be printed written out."""
     if text.isprintable():
         return text

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from proxy.config.acting import Spot, note_absent, start_steps
+from proxy.config.acting import Surroundings as Nameable
 from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
 from proxy.config.files import Files
 from proxy.config.library import LeftOut, Library, Root, find
-from proxy.config.models import SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
+from proxy.config.models import ON_START, SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.profiles import profiles_of
@@ -26,6 +28,7 @@ from proxy.core.names import Naming
 from proxy.core.profiles import EVERYBODY, Policy, Profile
 from proxy.core.server import Server
 from proxy.core.settings import PerKind, Settings
+from proxy.core.steps import Steps
 
 __all__ = ["Loaded", "Problem", "Refused", "load"]
 
@@ -99,7 +102,11 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     decided = {id_: entry.model_fields_set for id_, entry in parts.skills.items()}
     library = find(_roots(parts, around, findings), tuple(parts.servers), files, last, decided)
     switched_on = {key: entry.on for key, entry in parts.servers.items()}
-    offer = offered(parts.skills, library, switched_on, environ, findings)
+    denied = {server: Allow.of(tools) for server, tools in parts.denied.items()}
+    variables = _expression_env(parts.proxy, around, findings)
+    nameable = Nameable(switched_on, denied, parts.proxy.expression_env)
+    offer = offered(parts.skills, library, nameable, environ, findings, parts.proxy.hook_timeout)
+    on_start = start_steps(parts.on_start, offer.around, findings)
     profiles = profiles_of(parts, offer, findings)
     if findings.problems:
         raise Refused(findings.problems)
@@ -108,14 +115,15 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
     limit = parts.proxy.max_event_size
     resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
-    secrets = frozenset({*token_values, *filter(None, around.env_file.values())}).union(
+    secrets = frozenset({*token_values, *filter(None, (*around.env_file.values(), *variables.values()))}).union(
         *(each.secrets for each in resolved.values())
     )
     masker = Masker(secrets)
     for key, each in resolved.items():
         if each.searched:
             findings.note((parts.servers_key, key, "command"), f"searched PATH={masker.mask(each.searched)}")
-    catalogue = _catalogue(parts, enabled, offer.skills)
+    catalogue = _catalogue(parts, enabled, offer.skills, on_start)
+    note_absent(parts.on_start, (ON_START,), Spot(findings), offer.around, catalogue.by_id)
     if document.empty:
         findings.note((), "the file is empty: no servers and no skills")
     if not catalogue.skills:
@@ -128,9 +136,9 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         profiles=profiles,
         left_out=offer.left_out,
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
-        settings=_settings(parts.proxy, tokens, state_file),
+        settings=_settings(parts.proxy, tokens, state_file, variables),
         secrets=secrets,
-        notes=(*findings.notes, *library.notes),
+        notes=(*findings.notes, *library.notes, *offer.notes),
         empty=document.empty,
         digests=files.digests,
     )
@@ -192,6 +200,15 @@ def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tupl
     return tokens, values
 
 
+def _expression_env(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> Mapping[str, str]:
+    """The variables that expressions may read, those that are set."""
+    known = around.variables({})
+    for index, name in enumerate(proxy.expression_env):
+        if name not in known:
+            findings.note(("proxy", "expression_env", index), f"variable {name} is not set: env.{name} is undefined")
+    return {name: known[name] for name in proxy.expression_env if name in known}
+
+
 def _state_file(state: StateBlock, around: Surroundings, files: Files, findings: Findings) -> str | None:
     """The absolute path of the file that remembers scopes, if there is to be one; none of `files` that were read."""
     place: Place = ("proxy", "state")
@@ -237,7 +254,9 @@ def _roots(parts: Parts, around: Surroundings, findings: Findings) -> list[Root]
     return [root for _, root in roots.values()]
 
 
-def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry], skills: tuple[Skill, ...]) -> Catalogue:
+def _catalogue(
+    parts: Parts, enabled: Mapping[str, ServerEntry], skills: tuple[Skill, ...], on_start: Steps
+) -> Catalogue:
     return Catalogue(
         servers=tuple(enabled),
         naming=Naming(
@@ -247,10 +266,14 @@ def _catalogue(parts: Parts, enabled: Mapping[str, ServerEntry], skills: tuple[S
         ),
         skills=skills,
         denied={server: Allow.of(tools) for server, tools in parts.denied.items() if server in enabled},
+        on_start=on_start,
+        start_timeout=parts.proxy.hook_timeout,
     )
 
 
-def _settings(proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | None) -> Settings:
+def _settings(
+    proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | None, variables: Mapping[str, str]
+) -> Settings:
     most, idle = proxy.max_scopes, proxy.scope_idle
     return Settings(
         list_wait=proxy.list_wait,
@@ -270,6 +293,7 @@ def _settings(proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | No
         max_event_size=proxy.max_event_size,
         input_wait=proxy.input_wait,
         keep_inventories=proxy.keep_inventories,
+        expression_env=variables,
         log_level=proxy.log_level,
         reload=proxy.reload,
     )

@@ -6,16 +6,18 @@ The models take what `document` gives: text, lists and mappings. Descriptions ar
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from proxy.config.core_schema import typed
 from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
 from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
 from proxy.core.settings import PerKind, Settings
+from proxy.core.steps import CALLS_PER_STEP, HOOK_TIMEOUT, Workflow
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
 """The keys that servers may stand under."""
@@ -23,7 +25,23 @@ SKILLS = "skill_configs"
 SKILL_PATHS = "skill_paths"
 PROFILES = "profiles"
 DENIED = "black_tool_actions"
-ALLOWLISTS = ("tool_list", "resource_list", "prompt_list")
+INTERNAL = "internal_tools"
+ALLOWLISTS = ("tool_list", "resource_list", "prompt_list", INTERNAL)
+HOOKS: Final = ("on_activate", "on_offload")
+ON_START: Final = "on_scope_start"
+BIND: Final = "bind"
+STEPS: Final = "steps"
+PARALLEL: Final = "parallel"
+WORKFLOW: Final = (
+    *("parameters", "output", "output_schema", "expose_as_tool", "activation"),
+    *("max_execution_time_seconds", "max_iterations", "max_concurrent_executions"),
+)
+"""What is said of the steps of a skill."""
+ACTING: Final = (*HOOKS, "hook_timeout", INTERNAL, BIND, STEPS, *WORKFLOW)
+"""What is said of a skill that does something by itself."""
+_FREE_OF_SKILLS: Final = frozenset({"parameters", "output", "output_schema"})
+_FREE_OF_STEPS: Final = frozenset({"arguments", "when", "for_each"})
+_FREE: Final = _FREE_OF_SKILLS | _FREE_OF_STEPS
 KINDS = tuple(field.name for field in fields(PerKind))
 """The kinds of scopes that have a bound and an idle time."""
 
@@ -198,6 +216,10 @@ Denylist: TypeAlias = Annotated[
 ]
 
 
+Free: TypeAlias = Annotated[Any, BeforeValidator(typed), WithJsonSchema({})]
+"""Any JSON value: text without quotes may be a number or a boolean, as in YAML's core schema."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -306,8 +328,41 @@ class RequiresBlock(_Part):
     servers: Words = Field(default=(), description="Servers of this file that are not disabled.")
 
 
+class StepEntry(_Part):
+    """A call of a tool, the invocation of a skill, or steps side by side."""
+
+    name: Scalar | None = Field(
+        default=None, description="What people are told of it. Default: save_as, or else what it calls."
+    )
+    tool: Scalar | None = Field(default=None, description="The tool that it calls: SERVER/TOOL.")
+    skill: Scalar | None = Field(default=None, description="The skill with steps that it invokes, by id.")
+    parallel: tuple["StepEntry", ...] | None = Field(
+        default=None, description="Steps that run side by side, instead of tool or skill; beside it goes only when."
+    )
+    arguments: dict[str, Free] = Field(
+        default_factory=dict[str, Any], description="By name; texts may hold expressions: {{ ... }}."
+    )
+    save_as: Scalar | None = Field(
+        default=None,
+        description="Where its result is kept: NAME for steps.NAME (and heap.NAME in hooks), or heap.NAME.",
+    )
+    when: Free = Field(
+        default=True, description="An expression, or true or false: where it is not true, the step is left out."
+    )
+    for_each: Free | None = Field(
+        default=None,
+        description="A list, or an expression that gives one: the step is done for each, as item, with its index.",
+    )
+    on_error: Literal["fail", "continue"] = Field(
+        default="fail", description="fail: what follows is not done; continue: it is."
+    )
+    timeout: Seconds | None = Field(
+        default=None, description="Seconds that it may take. Default: as long as all steps have."
+    )
+
+
 class SkillEntry(_Part):
-    """A skill: texts for the model, and the tools it grants while it is active."""
+    """A skill: texts for the model, the tools it grants while it is active, and what it does by itself."""
 
     name: Scalar | None = Field(default=None, description="Name for people and models. Default: the skill's id.")
     desc: Scalar = Field(default="", description="One line by which the model chooses the skill.")
@@ -347,6 +402,52 @@ class SkillEntry(_Part):
     )
     max_active_minutes: Minutes | None = Field(
         default=None, description="Minutes without use after which it is offloaded by itself. Default: never."
+    )
+
+    on_activate: tuple[StepEntry, ...] = Field(
+        default=(), description="Steps that are done when it is activated; where one fails, it is not."
+    )
+    on_offload: tuple[StepEntry, ...] = Field(
+        default=(), description="Steps that are done when it is offloaded, once for each activation."
+    )
+    hook_timeout: Seconds | None = Field(
+        default=None, description="Seconds that each of these lists of steps may take. Default: proxy.hook_timeout."
+    )
+    internal_tools: dict[str, Toollist] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="By server, tools that its steps may call beside those of tool_list, and clients never.",
+    )
+    bind: dict[str, dict[str, Free]] = Field(
+        default_factory=dict[str, dict[str, Any]],
+        description="By SERVER/TOOL, arguments that are filled in for clients while it is active; texts may hold "
+        "expressions: {{ ... }}.",
+    )
+    parameters: dict[str, Free] | None = Field(
+        default=None,
+        description="What steps are given: by name, {type, description, required, default}; or a JSON Schema.",
+    )
+    steps: tuple[StepEntry, ...] = Field(default=(), description="What is done when the skill is invoked, in order.")
+    output: Free = Field(
+        default=None,
+        description="The result; texts may hold expressions: {{ ... }}. Default: the result of the last step.",
+    )
+    output_schema: dict[str, Free] | None = Field(
+        default=None, description="A JSON Schema that the result must fit. Default: any result does."
+    )
+    expose_as_tool: Flag = Field(
+        default=Workflow.tool, description="true: while the skill is active, its steps are also a tool of its own name."
+    )
+    activation: Literal["optional", "required"] = Field(
+        default="optional", description="required: its steps can be invoked only while it is active."
+    )
+    max_execution_time_seconds: Seconds = Field(
+        default=Workflow.max_seconds, description="Seconds that one run of the steps may take."
+    )
+    max_iterations: Count | None = Field(
+        default=None, description=f"Most calls in one run. Default: {CALLS_PER_STEP} for each step."
+    )
+    max_concurrent_executions: Count = Field(
+        default=Workflow.max_runs, description="Most runs at a time for one client."
     )
 
 
@@ -470,6 +571,13 @@ class ProxyBlock(_Part):
     allowed_origins: tuple[Annotated[Name, AfterValidator(an_origin)], ...] = Field(
         default=Settings.allowed_origins, description="Values of the Origin header that HTTP accepts beyond loopback."
     )
+    hook_timeout: Seconds = Field(
+        default=HOOK_TIMEOUT,
+        description="Seconds that on_scope_start may take, and each hook of a skill that does not say otherwise.",
+    )
+    expression_env: Words = Field(
+        default=(), description="Environment variables that expressions may read, as env.NAME."
+    )
     keep_alive: Seconds = Field(
         default=Settings.keep_alive,
         description="Seconds of silence after which an event stream to a client gets a comment, so that nothing on "
@@ -537,6 +645,11 @@ class File(_Part):
         default_factory=dict[str, tuple[str, ...]],
         description='By server, tools (names, patterns, or "*") that no skill grants, whatever its lists say.',
     )
+    on_scope_start: tuple[StepEntry, ...] = Field(
+        default=(),
+        description="Steps that are done once for each client, before its first call; they may call any tool that is "
+        "not denied.",
+    )
     env_file: str | None = Field(
         default=None, description="A dotenv file, relative to this file: for ${VAR} where the environment has none."
     )
@@ -554,12 +667,44 @@ def known_keys(place: Place) -> tuple[str, ...]:
             return KINDS
         case (str(part), _) if part in SERVERS:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
+        case _ if is_step(place):
+            return _keys(StepEntry)
         case (first, *others):
             anywhere = (first, *(None if index == 0 else key for index, key in enumerate(others)))
             model = _MODELS.get(place) or _MODELS.get(anywhere)
             return _keys(model) if model is not None else ()
         case _:  # a tuple is empty or has a first
             raise AssertionError
+
+
+def is_step(place: Place) -> bool:
+    """Whether a step stands at `place`."""
+    match place:
+        case (str(part), str(), str(kind), int(), *inside) if part == SKILLS and kind in {*HOOKS, STEPS}:
+            pass
+        case (str(part), int(), *inside) if part == ON_START:
+            pass
+        case _:
+            return False
+    return not inside or (len(inside) == 2 and inside[0] == PARALLEL and isinstance(inside[1], int))  # noqa: PLR2004
+
+
+def is_free(place: Place) -> bool:
+    """Whether any JSON value may stand at `place`, which is not inside of another such."""
+    if place[-1] not in _FREE and not binds(place):  # nearly always, and there are very many places
+        return False
+    match place:
+        case (str(part), str(), str(key)) if part == SKILLS:
+            return key in _FREE_OF_SKILLS
+        case (*step, str(key)) if not binds(place):
+            return key in _FREE_OF_STEPS and is_step(tuple(step))
+        case _:
+            return True
+
+
+def binds(place: Place) -> bool:
+    """Whether an argument is bound at `place`."""
+    return len(place) == 5 and place[0] == SKILLS and place[2] == BIND  # noqa: PLR2004
 
 
 _MODELS: Mapping[tuple[str | int | None, ...], type[BaseModel]] = {

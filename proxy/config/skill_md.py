@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
@@ -13,7 +13,7 @@ from proxy.config import core_schema
 from proxy.config.allowed_tools import granted, united
 from proxy.config.checks import check_references
 from proxy.config.document import Document, Plain, decoded, parse_text
-from proxy.config.models import ALLOWLISTS, SERVERS, SKILLS, SkillEntry
+from proxy.config.models import ACTING, ALLOWLISTS, BIND, HOOKS, INTERNAL, SERVERS, SKILLS, STEPS, SkillEntry
 from proxy.config.parser import composed
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.validation import kind_of, valid_skill, without_nulls
@@ -30,9 +30,15 @@ DESCRIPTION: Final = "description"
 METADATA: Final = "metadata"
 ALLOWED_TOOLS: Final = "allowed-tools"
 
-_MAPPINGS = (*ALLOWLISTS, "requires")
+_MAPPINGS = (*ALLOWLISTS, "requires", BIND, "parameters", "output_schema")
 _LISTS = ("required_capabilities", "requires_skills", "conflicts_with")
-GRANTING: Final = (*ALLOWLISTS, "active", "pinned", *_LISTS[1:], "exclusive", "max_active_minutes")
+_LISTS_OF_STEPS = (*HOOKS, STEPS)
+_OUTPUT = "output"
+GRANTING: Final = (
+    *(key for key in ALLOWLISTS if key != INTERNAL),
+    *("active", "pinned", *_LISTS[1:], "exclusive", "max_active_minutes"),
+    *ACTING,
+)
 """What a skill may say of itself only where it is trusted."""
 _STRICT = (*GRANTING, "enabled", _LISTS[0], "requires")
 """What the gate and the catalogue go by: nothing of it is guessed."""
@@ -75,7 +81,7 @@ class SkillMd:
     empty where there is none. `trusting`: the keys, as written, whose values hold only where the skill is trusted.
     `unknown`: what it grants at servers that there are not. `notes`: what is not as the standard wants it, but can be
     lived with. `unserved`: why clients that know skills cannot be served it as the standard wants, empty where they
-    can.
+    can. `lines`: those of what it does by itself, by place.
     """
 
     entry: SkillEntry
@@ -86,6 +92,7 @@ class SkillMd:
     unknown: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
     unserved: str = ""
+    lines: Mapping[Place, int] = field(default_factory=dict[Place, int])
 
 
 def split(content: bytes, file: str) -> Parts:
@@ -219,7 +226,16 @@ class _Reader:
             unknown=self._unknown(entry),
             notes=(*notes, *self._findings.noted),
             unserved="; ".join(self._unserved),
+            lines=self._lines(entry),
         )
+
+    def _lines(self, entry: SkillEntry) -> Mapping[Place, int]:
+        """Those of what a skill does by itself."""
+        acting = entry.model_fields_set.intersection(ACTING)
+        if not acting:
+            return {}
+        tops = {self._places.get(key, (key,)) for key in acting}
+        return {at: line for at, line in self._document.lines.items() if at[:1] in tops or at[:2] in tops}
 
     def _written(self, place: Place) -> Place:
         """Where in the front matter a place stands that is named as one of `skill_configs`."""
@@ -314,7 +330,9 @@ class _Reader:
         """A value under `metadata`, where other programs want text: it may be YAML in a text."""
         if not isinstance(value, str):
             return value
-        if key in _MAPPINGS and value.strip():
+        if key in (*_MAPPINGS, *_LISTS_OF_STEPS) and value.strip():
+            return self._inner(key, value)
+        if key == _OUTPUT and not value.lstrip().startswith("{{"):  # an expression needs no quotes of its own
             return self._inner(key, value)
         if key in _LISTS:
             return self._inner(key, value) if value.lstrip().startswith(("[", "- ")) else [*_words(value)] or value
@@ -332,7 +350,7 @@ class _Reader:
                 return document.data[key]
         for problem in problems:
             self._findings.problem((METADATA, key), f"holds YAML that is wrong: {problem.what}")
-        return {} if key in _MAPPINGS else []
+        return [] if key in (*_LISTS, *_LISTS_OF_STEPS) else {}
 
     def _lenient(self, metadata: Mapping[str, Plain]) -> dict[str, Plain]:
         """What only people look at: ignored where it is not right."""

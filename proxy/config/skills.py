@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from proxy.config.acting import NO_ACTS, Acts, Invoked, Spot, Surroundings, acts, note_absent
 from proxy.config.contradictions import Relations, circles, clashing, described, impossible
-from proxy.config.library import FolderSkill, LeftOut, Library, alike, one_line
-from proxy.config.models import SKILLS, SkillEntry
+from proxy.config.library import FolderSkill, LeftOut, Library, alike, one_line, printable
+from proxy.config.models import ACTING, BIND, HOOKS, SKILLS, STEPS, SkillEntry
 from proxy.config.problems import Findings, Place
 from proxy.config.skill_md import METADATA
-from proxy.core.catalogue import EVERYTHING, Allow, Skill
+from proxy.core.catalogue import EVERYTHING, Allow, Skill, differing
+from proxy.core.steps import HOOK_TIMEOUT
 
 SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 """How we call the systems that Python calls so."""
@@ -20,14 +22,20 @@ REQUIRES, CONFLICTS = "requires_skills", "conflicts_with"
 _KNOWN_AS = {"darwin": "macos", "mac": "macos", "osx": "macos", "win32": "windows", "win": "windows"}
 _HIDING = ("enabled", "requires", "required_capabilities")
 """What a skill can be hidden by."""
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class Offered:
-    """The skills of a configuration, in order; those that are not offered, each with one line of reason."""
+    """The skills of a configuration, in order; those that are not offered, each with one line of reason.
+
+    `around`: what steps may name. `notes`: what is worth saying of skills of folders, as lines of text.
+    """
 
     skills: tuple[Skill, ...]
     left_out: tuple[LeftOut, ...]
+    around: Surroundings
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class _Candidate:
     """A skill before it is known whether it can be offered.
 
     `found`: the folder that it is from. `place`: where the file has it, None where it has not; `over`: what that says.
+    `own`: what is found about what its folder says. `acts`: what it does by itself.
     """
 
     id: str
@@ -42,6 +51,8 @@ class _Candidate:
     found: FolderSkill | None
     place: Place | None = None
     over: frozenset[str] = frozenset()
+    own: Findings | None = None
+    acts: Acts = NO_ACTS
 
     @property
     def where(self) -> str:
@@ -52,34 +63,56 @@ class _Candidate:
         """Whether it is the file that says what is under `key`, not a folder."""
         return self.found is None or key in self.over
 
+    def spot(self, key: str, findings: Findings) -> Spot:
+        """Where what is under `key` is written; `findings`: those of the file."""
+        if self.own is not None and not self.by_file(key):
+            return Spot(self.own, of_folder=True)
+        return Spot(findings, (SKILLS, self.id))
+
 
 def offered(
     entries: Mapping[str, SkillEntry],
     library: Library,
-    servers: Mapping[str, bool],
+    around: Surroundings,
     environ: Mapping[str, str],
     findings: Findings,
+    hook_timeout: float,
 ) -> Offered:
     """The skills of the file, `entries` by id, and of `library`.
 
-    `servers`: whether each server of the file is on. What the file itself has wrong goes to `findings`; what a folder
-    has wrong costs that skill alone.
+    `around`: what steps may name but skills. What the file itself has wrong goes to `findings`; what a folder has wrong
+    costs that skill alone. `hook_timeout`: seconds that hooks may take which do not say otherwise.
     """
     candidates, left_out = _merged(entries, library, findings)
     known = dict.fromkeys([*entries, *(one.id for one in (*library.skills, *library.left_out))])
     _check_names(candidates, known, findings)
+    around = replace(around, skills={id_: _as_invoked(candidates.get(id_)) for id_ in known})
+    for id_, one in candidates.items():
+        if not one.entry.model_fields_set.isdisjoint(ACTING):
+            candidates[id_] = _with_acts(one, around, findings)
 
     def leave_out(reasons: Mapping[str, str]) -> None:
         left_out.extend(LeftOut(id_, candidates.pop(id_).where, one_line(why)) for id_, why in reasons.items())
 
     absent = _absent({name for one in candidates.values() for name in one.entry.requires.bins}, environ)
-    leave_out({id_: why for id_, one in candidates.items() if (why := _ineligible(one, servers, environ, absent))})
+    leave_out(
+        {id_: why for id_, one in candidates.items() if (why := _ineligible(one, around.servers, environ, absent))}
+    )
+    wrong = {id_: one.own.problems for id_, one in candidates.items() if one.own is not None and one.own.problems}
+    left_out += [LeftOut.of(id_, printable(problems)) for id_, problems in wrong.items()]
+    candidates = {id_: one for id_, one in candidates.items() if id_ not in wrong}
     leave_out(_lacking(candidates))
     _check_relations(candidates, findings)
     while reasons := _contradictory(candidates):
         leave_out(reasons)
         leave_out(_lacking(candidates))
-    return Offered(tuple(_skill(one) for one in candidates.values()), tuple(left_out))
+    skills = tuple(_skill(one, hook_timeout) for one in candidates.values())
+    _note_rivals(candidates, skills, findings)
+    for one in candidates.values():
+        for key in (*HOOKS, STEPS):
+            note_absent(getattr(one.entry, key), (key,), one.spot(key, findings), around, candidates)
+    own = [str(note) for one in candidates.values() if one.own is not None for note in printable(one.own.noted)]
+    return Offered(skills, tuple(left_out), around, tuple(own))
 
 
 def _merged(
@@ -110,6 +143,39 @@ def _merged(
         elif id_ not in entries:
             findings.note((SKILLS, twin), f"{found.shown} is not used: {id_} is the same id but for its spelling")
     return merged, [left for left in library.left_out if left.id not in unusable]
+
+
+def _as_invoked(one: _Candidate | None) -> Invoked | None:
+    if one is None:
+        return None
+    return Invoked(bool(one.entry.steps), one.entry.parameters, one.found is not None)
+
+
+def _with_acts(one: _Candidate, around: Surroundings, findings: Findings) -> _Candidate:
+    own = replace(one, own=one.found.findings()) if one.found is not None else one
+    return replace(own, acts=acts(own.entry, around, lambda key: own.spot(key, findings)))
+
+
+def _note_rivals(candidates: Mapping[str, _Candidate], skills: Iterable[Skill], findings: Findings) -> None:
+    """Note which skills cannot be active beside earlier ones for what they bind, unless they say so themselves."""
+    order = {id_: place for place, id_ in enumerate(candidates)}
+    rivals: dict[str, dict[str, None]] = {}
+    for pair in differing(skills):
+        earlier, later = sorted(pair, key=order.__getitem__)
+        if (
+            later not in candidates[earlier].entry.conflicts_with
+            and earlier not in candidates[later].entry.conflicts_with
+        ):
+            rivals.setdefault(later, {})[earlier] = None
+    for id_, others in rivals.items():
+        what = f"binds arguments to other values than {_named(others)}: they cannot be active together"
+        candidates[id_].spot(BIND, findings).note((BIND,), what)
+
+
+def _named(skills: Collection[str]) -> str:
+    """Names of skills, the first few."""
+    names = list(skills)
+    return ", ".join(names[:_MOST_NAMED]) + (f", … ({len(names):,} in all)" if len(names) > _MOST_NAMED else "")
 
 
 def _ineligible(
@@ -176,10 +242,14 @@ def _relations(candidates: Mapping[str, _Candidate], *, of_file: bool) -> Relati
             if not of_file or one.by_file(key)
         }
 
+    binding = [one for one in candidates.values() if one.acts.bind and (not of_file or one.by_file(BIND))]
+    conflicts = said(CONFLICTS)
+    for one, other in differing(_skill(one) for one in binding):
+        conflicts[one] = (*conflicts.get(one, ()), other)
     begin = [one for one in candidates.values() if (key := _at_once(one)) and (not of_file or one.by_file(key))]
     if not of_file:
         begin.sort(key=lambda one: not one.by_file(_at_once(one)))
-    return Relations(dict.fromkeys(candidates, ()) | said(REQUIRES), said(CONFLICTS), [one.id for one in begin])
+    return Relations(dict.fromkeys(candidates, ()) | said(REQUIRES), conflicts, [one.id for one in begin])
 
 
 def _at_once(one: _Candidate) -> str:
@@ -209,8 +279,8 @@ def _contradictory(candidates: Mapping[str, _Candidate]) -> Mapping[str, str]:
     return reasons or impossible(relations) or clashing(relations)
 
 
-def _skill(one: _Candidate) -> Skill:
-    """A skill as the gate sees it."""
+def _skill(one: _Candidate, hook_timeout: float = HOOK_TIMEOUT) -> Skill:
+    """A skill as the gate sees it; `hook_timeout`: seconds that its hooks may take if it does not say otherwise."""
     entry, found = one.entry, one.found
 
     def granted(lists: Mapping[str, tuple[str, ...]]) -> Mapping[str, Allow]:
@@ -238,4 +308,10 @@ def _skill(one: _Candidate) -> Skill:
         exclusive=entry.exclusive,
         idle_limit=None if entry.max_active_minutes is None else entry.max_active_minutes * 60,
         folder=replace(found.folder, verbatim=not texts) if found is not None else None,
+        on_activate=one.acts.on_activate,
+        on_offload=one.acts.on_offload,
+        hook_timeout=hook_timeout if entry.hook_timeout is None else entry.hook_timeout,
+        internal=granted(entry.internal_tools),
+        bind=one.acts.bind,
+        workflow=one.acts.workflow,
     )

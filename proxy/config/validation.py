@@ -11,19 +11,27 @@ from proxy.config import instead
 from proxy.config.document import Plain
 from proxy.config.models import (
     ALLOWLISTS,
+    BIND,
     CLIENT_FILTERS,
     CLIENT_KEYS,
     DENIED,
+    HOOKS,
+    ON_START,
+    PARALLEL,
     PROFILES,
     SERVERS,
     SKILL_PATHS,
     SKILLS,
+    STEPS,
     File,
     ProfileEntry,
     ProxyBlock,
     ServerEntry,
     SkillEntry,
     SkillPath,
+    StepEntry,
+    binds,
+    is_free,
     known_keys,
 )
 from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, lacks_a_space
@@ -31,6 +39,7 @@ from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
+_OF_STEPS = (BIND, "arguments", "parameters", "output_schema")
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
     **dict.fromkeys(
@@ -38,11 +47,12 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
             *("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
             *("tags", "required_capabilities", "requires_skills", "conflicts_with", "bins", "servers", "os"),
             *(SKILL_PATHS, PROFILES, "allowed_skills", "denied_skills", "capabilities", "active"),
+            *(*HOOKS, STEPS, PARALLEL, ON_START, "expression_env"),
         ),
         "is empty: write [] for an empty list, or leave it out",
     ),
     **dict.fromkeys(
-        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy", "state"),
+        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy", "state", *_OF_STEPS),
         "is empty: write {} if nothing belongs there, or leave it out",
     ),
 }
@@ -59,6 +69,7 @@ class Parts:
     skill_paths: tuple[SkillPath, ...]
     profiles: tuple[ProfileEntry, ...] | None
     denied: Mapping[str, tuple[str, ...]]
+    on_start: tuple[StepEntry, ...]
     proxy: ProxyBlock
 
 
@@ -82,19 +93,22 @@ def _without_client_keys(entry: Plain, place: Place, findings: Findings) -> Plai
 
 
 def without_nulls(data: Mapping[str, Plain], findings: Findings) -> dict[str, Plain]:
-    """`data` without its nulls; each is a problem, since it never says what is meant."""
-    return {
-        key: _without_nulls(value, (key,), findings) for key, value in data.items() if _given(value, (key,), findings)
-    }
+    """`data` without its nulls, but for those in free values; each is a problem, as it never says what is meant."""
+    return _without_null_values(data, (), findings)
+
+
+def _without_null_values(data: Mapping[str, Plain], above: Place, findings: Findings) -> dict[str, Plain]:
+    kept: dict[str, Plain] = {}
+    for key, value in data.items():
+        place = (*above, key)
+        if binds(place) or _given(value, place, findings):
+            kept[key] = value if is_free(place) else _without_nulls(value, place, findings)
+    return kept
 
 
 def _without_nulls(value: Plain, place: Place, findings: Findings) -> Plain:
     if isinstance(value, dict):
-        return {
-            key: _without_nulls(inner, (*place, key), findings)
-            for key, inner in value.items()
-            if _given(inner, (*place, key), findings)
-        }
+        return _without_null_values(value, place, findings)
     if isinstance(value, list):
         places = ((*place, index) for index in range(len(value)))
         return [
@@ -121,6 +135,8 @@ def _about_null(place: Place) -> str:
             return "is empty: write its settings below it, or take it out"
         case (*_, int()):
             return "is empty: quote it if it is a name, or take it out"
+        case (part, _, str(key), str()) if part == SKILLS and key == BIND:
+            return "is empty: write {} if nothing belongs there, or leave it out"
         case (*_, "env" | "headers" | "tokens", str()):
             return _NULL_TEXT
         case _:
@@ -143,6 +159,7 @@ def validated(data: Mapping[str, Plain], findings: Findings) -> Parts:
         _alone(data, SKILL_PATHS).skill_paths,
         _alone(data, PROFILES).profiles,
         _alone(data, DENIED).black_tool_actions,
+        _alone(data, ON_START).on_scope_start,
         _one(ProxyBlock, data.get("proxy")) or ProxyBlock(),
     )
 
