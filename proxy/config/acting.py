@@ -11,6 +11,7 @@ from proxy.config.problems import Findings, Place, did_you_mean, shown
 from proxy.core.catalogue import NOTHING, Allow, is_pattern
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.names import SEPARATOR
+from proxy.core.parameters import BadSchema, schema_fault, schema_of
 from proxy.core.steps import CALLS_PER_STEP, HEAP, Bindings, Call, Parallel, Step, Steps, Workflow, calls
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
@@ -112,7 +113,7 @@ def acts(entry: SkillEntry, around: Surroundings, spot_of: Callable[[str], Spot]
     parameters = _parameters(entry, spot_of("parameters"))
     steps, names = steps_at(STEPS, entry.steps, {**of_event, "params": members(parameters)})
     _check_value(spot_of("output"), ("output",), entry.output, names)
-    if entry.output_schema is not None and (fault := _fault_of_schema(entry.output_schema)):
+    if entry.output_schema is not None and (fault := schema_fault(entry.output_schema)):
         spot_of("output_schema").problem(("output_schema",), fault)
     most = entry.max_iterations
     workflow = Workflow(
@@ -277,9 +278,8 @@ class _Reading:
 
     def _check_one(self, value: object, kind: type, place: Place, names: Names) -> None:
         """Name what is wrong with a value that is one expression, or of the type `kind`: bool or list."""
-        if isinstance(value, kind) or _is_one_expression(value):
-            _check_value(self._spot, place, value, names)
-        else:
+        sound = _check_value(self._spot, place, value, names)
+        if sound and not isinstance(value, kind) and not _is_one_expression(value):
             wanted = "true, false or one expression" if kind is bool else "a list, or one expression for it"
             self._spot.problem(place, f'must be {wanted}, such as "{{{{ steps.found }}}}"')
 
@@ -295,20 +295,10 @@ def _parameters(entry: SkillEntry, spot: Spot) -> Json:
 
 def _schema_of(written: Json) -> tuple[Json | None, str]:
     """The schema of the parameters `written`, or what is wrong with them."""
-    from proxy.core.parameters import BadSchema, schema_fault, schema_of  # noqa: PLC0415 - slow, and seldom needed
-
     try:
-        schema = schema_of(written)
+        return schema_of(written), ""
     except BadSchema as fault:
         return None, str(fault)
-    fault = schema_fault(schema)
-    return (None, fault) if fault else (schema, "")
-
-
-def _fault_of_schema(schema: Json) -> str:
-    from proxy.core.parameters import schema_fault  # noqa: PLC0415 - slow, and seldom needed
-
-    return schema_fault(schema)
 
 
 def missing(schema: Json, given: Collection[str]) -> tuple[str, ...]:
@@ -396,13 +386,16 @@ def _not_granted(entry: SkillEntry, around: Surroundings, server: str, tool: str
     return f"the skill does not grant this tool: add {line}, or to tool_list what clients may call, too"
 
 
-def _check_value(spot: Spot, place: Place, value: object, names: Names) -> None:
+def _check_value(spot: Spot, place: Place, value: object, names: Names) -> bool:
+    """Whether the expressions in a value are right; what is wrong is named."""
     if not _may_hold_expressions(value):
-        return
+        return True
     from proxy.core.expressions import faults  # noqa: PLC0415 - slow, and seldom needed
 
-    for inside, what in faults(value, names):
+    found = [*faults(value, names)]
+    for inside, what in found:
         spot.problem((*place, *inside), what)
+    return not found
 
 
 def _may_hold_expressions(value: object) -> bool:
@@ -412,4 +405,8 @@ def _may_hold_expressions(value: object) -> bool:
 
 
 def _is_one_expression(value: object) -> bool:
-    return isinstance(value, str) and value.strip().startswith("{{") and value.strip().endswith("}}")
+    if not _may_hold_expressions(value):
+        return False
+    from proxy.core.expressions import is_one_expression  # noqa: PLC0415 - slow, and seldom needed
+
+    return is_one_expression(value)

@@ -14,10 +14,12 @@ WAITS: Final = "it is new in the configuration: it can start once the proxy has 
 AT_ONCE: Final = frozenset(
     {
         *("list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing", "guidance"),
-        *(ON_START, "hook_timeout", "expression_env"),
+        "expression_env",
     }
 )
 """The settings that apply as soon as they are changed."""
+_OF_CATALOGUE: Final = ("name_limit", ON_START, "hook_timeout")
+"""What stands beside them in the file and is a part of the catalogue, with which it applies at once."""
 
 
 MOST_TOLD: Final = 30
@@ -67,12 +69,6 @@ def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
         "settings_changed": _differing(_settings(before), _settings(after)),
     }
     here, there = before.catalogue.naming, after.catalogue.naming
-    if here.limit != there.limit:
-        found["settings_changed"].append("name_limit")
-    if before.catalogue.on_start != after.catalogue.on_start:
-        found["settings_changed"].append(ON_START)
-    if before.catalogue.start_timeout != after.catalogue.start_timeout:
-        found["settings_changed"].append("hook_timeout")
     found["prefixes_changed"] = _compared("prefixes", here.prefixes, there.prefixes)["prefixes_changed"]
     return {kind: names for kind, names in found.items() if names}
 
@@ -87,7 +83,7 @@ def abridged(changes: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 def late(changed: Sequence[str]) -> list[str]:
     """Those of the changed settings that count from the next start on."""
-    return [name for name in changed if name not in AT_ONCE | {"name_limit", "reload"}]
+    return [name for name in changed if name not in AT_ONCE | {*_OF_CATALOGUE, "reload"}]
 
 
 def _compared(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
@@ -112,4 +108,7 @@ def _profiles(loaded: Loaded) -> Mapping[str, object]:
 
 
 def _settings(loaded: Loaded) -> Mapping[str, object]:
-    return {field.name: getattr(loaded.settings, field.name) for field in fields(Settings)}
+    catalogue = loaded.catalogue
+    held = (catalogue.naming.limit, catalogue.on_start, catalogue.start_timeout)
+    settings = {field.name: getattr(loaded.settings, field.name) for field in fields(Settings)}
+    return settings | dict(zip(_OF_CATALOGUE, held, strict=True))

@@ -683,6 +683,20 @@ requires_skills: d
 conflicts_with: e
 exclusive: true
 max_active_minutes: 5
+on_activate: [{tool: git/a}]
+on_offload: [{tool: git/a}]
+hook_timeout: 1
+internal_tools: {git: [k]}
+bind: {git/a: {l: m}}
+parameters: {n: {type: string}}
+steps: [{tool: git/a}]
+output: o
+output_schema: {type: string}
+expose_as_tool: true
+activation: required
+max_execution_time_seconds: 6
+max_iterations: 7
+max_concurrent_executions: 8
 """
 HARMLESS = """\
 enabled: false
@@ -719,13 +733,29 @@ def test_an_untrusted_skill_is_a_guide_alone(shelf):
         "conflicts_with": (),
         "exclusive": False,
         "max_active_minutes": None,
+        "on_activate": (),
+        "on_offload": (),
+        "hook_timeout": None,
+        "internal_tools": {},
+        "bind": {},
+        "parameters": None,
+        "steps": (),
+        "output": None,
+        "output_schema": None,
+        "expose_as_tool": False,
+        "activation": "optional",
+        "max_execution_time_seconds": 300.0,
+        "max_iterations": None,
+        "max_concurrent_executions": 10,
     }
     assert skill.entry.model_fields_set == {"name", "desc"}
     assert found.notes == (
         (
             "s/x/SKILL.md: tool_list, resource_list, prompt_list, active, pinned, requires_skills, conflicts_with, "
-            "exclusive and max_active_minutes are not in force, as s is not trusted: write trusted: true beside its "
-            "path, or what is to hold into skill_configs.x"
+            "exclusive, max_active_minutes, on_activate, on_offload, hook_timeout, internal_tools, bind, steps, "
+            "parameters, output, output_schema, expose_as_tool, activation, max_execution_time_seconds, "
+            "max_iterations and max_concurrent_executions are not in force, as s is not trusted: write trusted: true "
+            "beside its path, or what is to hold into skill_configs.x"
         ),
     )
 

@@ -8,7 +8,7 @@ import yaml
 
 from proxy.config import schema
 from proxy.config.load import load
-from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, ServerEntry, SkillEntry
+from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, ServerEntry, SkillEntry, StepEntry
 
 CONFIG = Path(__file__).parents[2] / "config"
 SCHEMA = schema.schema()
@@ -54,7 +54,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
 def test_the_example_shows_every_setting():
     """With the defaults of the program, where it does not say otherwise."""
     text = (CONFIG / "example.yaml").read_text(encoding="utf-8")
-    models = (File, ProxyBlock, ServerEntry, SkillEntry)
+    models = (File, ProxyBlock, ServerEntry, SkillEntry, StepEntry)
     for key in (field.alias or name for model in models for name, field in model.model_fields.items()):
         assert key in text
     defaults = load(CONFIG / "example.yaml", {}).settings

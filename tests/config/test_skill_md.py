@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.config.allowed_tools import granted
-from proxy.config.models import SkillEntry
+from proxy.config.models import SkillEntry, StepEntry
 from proxy.config.problems import Refused
 from proxy.config.skill_md import LARGEST, LARGEST_FRONT_MATTER, SkillMd, body, front_matter, read, split
 
@@ -80,7 +80,22 @@ def test_all_that_skill_configs_can_say_can_be_said():
         conflicts_with: z
         exclusive: on
         max_active_minutes: 1.5
+        on_activate: [{tool: git/a, save_as: b}]
+        on_offload: [{tool: git/c}]
+        hook_timeout: 2
+        internal_tools: {git: k}
+        bind: {git/git_log: {n: 3, o: "4"}}
+        parameters: {p: {type: string, default: ~}}
+        steps: [{parallel: [{skill: q}]}]
+        output: {r: 5.5, s: "true"}
+        output_schema: {type: object}
+        expose_as_tool: yes
+        activation: required
+        max_execution_time_seconds: 6
+        max_iterations: 7
+        max_concurrent_executions: 8
         """)
+    step = {**dict.fromkeys(StepEntry.model_fields), "arguments": {}, "when": True, "on_error": "fail"}
     assert found.model_dump(exclude={"name", "desc", "usage"}) == {
         "tool_list": {"git": ("git_log", "git_diff*"), "time": ("*",)},
         "resource_list": {"git": ("file:///a,b",)},
@@ -98,6 +113,20 @@ def test_all_that_skill_configs_can_say_can_be_said():
         "conflicts_with": ("z",),
         "exclusive": True,
         "max_active_minutes": 1.5,
+        "on_activate": ({**step, "tool": "git/a", "save_as": "b"},),
+        "on_offload": ({**step, "tool": "git/c"},),
+        "hook_timeout": 2.0,
+        "internal_tools": {"git": ("k",)},
+        "bind": {"git/git_log": {"n": 3, "o": "4"}},
+        "parameters": {"p": {"type": "string", "default": None}},
+        "steps": ({**step, "parallel": ({**step, "skill": "q"},)},),
+        "output": {"r": 5.5, "s": "true"},
+        "output_schema": {"type": "object"},
+        "expose_as_tool": True,
+        "activation": "required",
+        "max_execution_time_seconds": 6.0,
+        "max_iterations": 7,
+        "max_concurrent_executions": 8,
     }
 
 
@@ -125,13 +154,26 @@ def test_all_that_skill_configs_can_say_can_be_said():
         ("tags: 'a, b , c'", "tags", ("a", "b", "c")),
         ("tags: '[a, \"b\"]'", "tags", ("a", "b")),
         ("tags: ['a, b', c]", "tags", ("a", "b", "c")),
+        ("internal_tools: 'git: [a]'", "internal_tools", {"git": ("a",)}),
+        ("bind: 'git/a: {n: 1, o: \"2\"}'", "bind", {"git/a": {"n": 1, "o": "2"}}),
+        ("steps: '[{tool: git/a, arguments: {n: 1}}]'", "steps.0.arguments", {"n": 1}),
+        ("on_activate: |\n    - tool: git/a\n      when: false", "on_activate.0.when", False),
+        ("on_offload: '- skill: b'", "on_offload.0.skill", "b"),
+        ("parameters: '{p: {default: 1}}'", "parameters", {"p": {"default": 1}}),
+        ("output: '{{ steps.a }}'", "output", "{{ steps.a }}"),
+        ("output: '{a: 1}'", "output", {"a": 1}),
+        ("output: 'of {{ steps.a }}'", "output", "of {{ steps.a }}"),
+        ("output_schema: 'type: string'", "output_schema", {"type": "string"}),
+        ("expose_as_tool: 'true'", "expose_as_tool", True),
+        ("hook_timeout: '3'", "hook_timeout", 3.0),
+        ("max_iterations: '4'", "max_iterations", 4),
     ],
 )
 def test_metadata_may_hold_it_as_text(written, key, value):
     """The standard wants text there, and other programs rely on that."""
     found: object = entry(f"metadata:\n  {written}")
     for part in key.split("."):
-        found = getattr(found, part)
+        found = found[int(part)] if isinstance(found, tuple) else getattr(found, part)
     assert found == value
 
 
