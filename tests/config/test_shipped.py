@@ -30,7 +30,7 @@ def test_the_schema_is_draft_07():
     assert "prefixItems" not in schema.text()
 
 
-@pytest.mark.parametrize("name", ["skills.yaml", "example.yaml"])
+@pytest.mark.parametrize("name", ["skills.yaml", "example.yaml", "help-desk.yaml"])
 def test_the_shipped_files_load_without_problems_and_fit_the_schema(name):
     """Also as an editor reads them, and without any variable set."""
     loaded = load(CONFIG / name, {"PATH": "/usr/bin:/bin", "HOME": "/"})
