@@ -296,6 +296,23 @@ async def test_a_start_that_fails_is_said_and_tried_again(url: str, desk: Desk, 
         assert desk.calls("open_case", "close_case") == [("open_case", "done")]
 
 
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_skill_that_is_active_from_the_start_and_cannot_begin(
+    tmp_path: Path, namespace: str, mode: str
+) -> None:
+    """Is not active any more: the first call says why, and it can be activated when the reason is gone."""
+    desk = desk_of(tmp_path, namespace)
+    desk.fails("open_case")
+    async with connected(stdio_program(configured(tmp_path, active=True), "--namespace", namespace), mode) as peer:
+        told = await peer.skill("list")
+        assert all(word in text_of(told) for word in ("case", "desk/open_case", FIRE)), told
+        assert current(told) == []
+        assert not set(CASE_TOOLS) & set(await peer.tools())
+        desk.works("open_case")
+        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert desk.calls("open_case", "close_case") == [("open_case", "failed"), ("open_case", "done")]
+
+
 async def test_an_unknown_customer_is_told_at_the_first_call(place: tuple[HttpProxy, Path], desk: Desk) -> None:
     async with connected(place[0].namespace(f"{desk.customer}-typo")) as peer:
         said = f"no customer has the address {desk.customer}-typo@shop.example"
