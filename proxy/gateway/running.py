@@ -1,10 +1,10 @@
 """Running steps, in order or side by side: each calls a tool through the gate, or invokes a skill."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,12 +13,12 @@ from proxy.core.catalogue import Catalogue
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.errors import ProxyError
+from proxy.core.expression_names import names_for
 from proxy.core.failing import OutOfBounds, StepFailed
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.run import StepRecord
 from proxy.core.scope import ScopeId, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
-from proxy.core.expression_names import names_for
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.stages import Stages, StepChannel
@@ -187,18 +187,19 @@ class Runner:
             await work.stages.tell(self._told(work, step), "running")
             result = await self._once(work, step, names)
         else:
-            values = self._value(step, step.for_each, await self.names(work), "for_each")
-            if not isinstance(values, list):
-                raise _failed(step, f"for_each is no list: {_shown(values)}")
-            if len(items(values)) > MOST_ITEMS:
-                raise _failed(step, f"for_each has {len(items(values)):,} values, and may have {MOST_ITEMS:,}")
+            value = self._value(step, step.for_each, await self.names(work), "for_each")
+            if not isinstance(value, list):
+                raise _failed(step, f"for_each is no list: {_shown(value)}")
+            values = items(cast("object", value))
+            if len(values) > MOST_ITEMS:
+                raise _failed(step, f"for_each has {len(values):,} values, and may have {MOST_ITEMS:,}")
             await work.stages.tell(self._told(work, step), "running")
-            result = await self._for_each(work, step, items(values))
+            result = await self._for_each(work, step, values)
         await self._save(work, step, result)
         await work.stages.tell(self._told(work, step), "completed")
         return True
 
-    async def _for_each(self, work: Work, step: Call, values: list[Any]) -> list[Any]:
+    async def _for_each(self, work: Work, step: Call, values: Sequence[Any]) -> list[Any]:
         """The results for all values, None for one that has failed where that lets the others go on."""
         results: list[Any] = []
         for index, item in enumerate(values):
