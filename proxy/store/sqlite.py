@@ -25,7 +25,7 @@ AGAIN: Final = 5.0
 FLUSH: Final = 1.0
 """Seconds on leaving for what is not yet written."""
 UNWRITTEN: Final = 1000
-"""Runs that wait to be written, the newest ones: no more come to be while the file can be written."""
+"""Runs that wait to be written at most, the newest ones: the disk may fail for long."""
 
 
 class SqliteStore(MemoryStore):
