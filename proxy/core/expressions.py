@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 from jinja2 import Template, TemplateSyntaxError, UndefinedError, nodes
-from jinja2.lexer import describe_token
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
@@ -169,8 +168,7 @@ def _worked_out(work: Evaluation, parts: tuple[str | Template, ...]) -> Any:  # 
 
 
 def _run(work: Evaluation, template: Template) -> Any:  # noqa: ANN401 - any JSON value, or what is missing
-    for _ in template.root_render_func(work):
-        pass
+    list(template.root_render_func(work))  # it writes nothing, but keeps the result
     return work.result
 
 
@@ -288,13 +286,13 @@ def _parsed(source: str) -> nodes.Expr:
         parser = Parser(_SANDBOX, source, state="variable")
         expression = parser.parse_expression()
     except TemplateSyntaxError as error:
-        raise Refused(error.message or "it cannot be understood") from error
+        raise Refused(str(error.message).replace("end of template", "the end")) from error
     except RecursionError as error:
         raise Refused("it is nested too deeply") from error
     except ValueError as error:
         raise Refused("a number is too long") from error
     if not parser.stream.eos:
-        raise Refused(f"{describe_token(parser.stream.current)!r} cannot stand after the expression")
+        raise Refused(f"{parser.stream.current.value} cannot stand after the expression")
     _check(expression)
     return expression
 
@@ -320,6 +318,8 @@ def _forbidden(node: nodes.Node) -> str:
     match node:
         case nodes.Call():
             return "nothing can be called: write x | length, not length(x) or x.length()"
+        case nodes.Tuple() if any(isinstance(one, nodes.Slice) for one in node.items):
+            return "a part is not one of several keys"
         case nodes.CondExpr(expr2=None):
             return "an if without an else comes to nothing: write x if y else z"
         case nodes.Filter() | nodes.Test() if node.dyn_args or node.dyn_kwargs:

@@ -129,7 +129,7 @@ class Evaluation(Context):
                 self._copied += 2 + len(value)
                 deeper = _deeper(depth)
                 return [self.plain(item, deeper) for item in value]
-            case "a mapping":
+            case _:
                 self._copied += 2 + 2 * len(value)
                 deeper = _deeper(depth)
                 return {self._key(key): self.plain(item, deeper) for key, item in value.items()}
@@ -161,7 +161,10 @@ class Evaluation(Context):
         return list(value)
 
     def members(self, items: Iterable[Value], path: Value) -> list[Value]:
-        """What each of `items` has below `path`, keys and places with dots between; the items where it is None."""
+        """What each of `items` has below `path`, keys and places with dots between; the items where it is None.
+
+        Where something on the way is missing, that.
+        """
         if path is None:
             return list(items)
         keys = [int(key) if key.isdecimal() else key for key in self.text(path).split(".")]
@@ -170,7 +173,7 @@ class Evaluation(Context):
             self.spend(len(keys))
             below = item
             for key in keys:
-                below = member(below, key)
+                below = below if isinstance(below, Missing) else member(below, key)
             found.append(below)
         return found
 
@@ -240,9 +243,10 @@ def _deeper(depth: int) -> int:
 
 def _sound(number: Value) -> Value:
     """A number that JSON has, and that is quickly dealt with."""
-    if isinstance(number, int) and number.bit_length() > _BITS:
-        raise Refused("a number is too long")
-    if isinstance(number, complex) or not isfinite(number):
+    if isinstance(number, int):
+        if number.bit_length() > _BITS:
+            raise Refused("a number is too long")
+    elif isinstance(number, complex) or not isfinite(number):
         raise Refused("a result is not a number")
     return number
 
@@ -280,12 +284,12 @@ def binary(work: Evaluation, sign: str, left: Value, right: Value) -> Value:
             return _repeated(work, left, right)
         case "a number", "*", "a text" | "a list":
             return _repeated(work, right, left)
-        case one, _, other:
-            raise Refused(f"{one} {sign} {other} means nothing")
+        case _:
+            raise Refused(f"{kind(left)} {sign} {kind(right)} means nothing")
 
 
 def _calculated(sign: str, left: Value, right: Value) -> Value:
-    if sign == "**" and isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _BITS:
+    if sign == "**" and isinstance(left, int) and isinstance(right, int) and (left.bit_length() - 1) * right > _BITS:
         raise Refused("a number is too long")
     return _sound(SandboxedEnvironment.default_binop_table[sign](left, right))
 
@@ -392,8 +396,8 @@ def _fromjson(work: Evaluation, value: Value) -> Value:
     work.spend(len(text) // 4)
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise Refused("the text is no JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise Refused("the text is no JSON, or nested too deeply") from error
 
 
 # --- filters: of texts -----------------------------------------------------------------------------------------------
@@ -504,7 +508,7 @@ def _round(_: Evaluation, value: Value, precision: Value = 0, method: Value = "c
         raise Refused(f"the precision is beyond {_PLACES}")
     if method == "common":
         return round(number, places)
-    if method not in _ROUNDING:
+    if method not in tuple(_ROUNDING):
         raise Refused("the method is none of common, ceil and floor")
     return _sound(_ROUNDING[method](number * 10**places) / 10**places)
 
@@ -551,7 +555,7 @@ def _items(work: Evaluation, value: Value) -> list[list[Value]]:
 def _dictsort(
     work: Evaluation, value: Value, case_sensitive: Value = None, by: Value = "key", reverse: Value = None
 ) -> list[list[Value]]:
-    if by not in {"key", "value"}:
+    if by not in ("key", "value"):
         raise Refused("dictsort goes by key or by value")
     return _sort(work, _items(work, value), reverse, case_sensitive, "0" if by == "key" else "1")
 
@@ -659,9 +663,9 @@ def _kept(items: Iterable[Value], held: Iterable[bool], *, wanted: bool) -> list
 
 
 def _tested(work: Evaluation, items: Iterable[Value], args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[bool]:
-    """Of each item whether a test holds; whether it counts as true, where none is named."""
+    """Of each item whether a test holds; where none is named, whether it is there and counts as true."""
     if not args:
-        return [bool(item) for item in items]
+        return [not isinstance(item, Missing) and bool(item) for item in items]
     holds = _chosen(TESTS, "test", args, kwargs)
     return [holds(work, item, *args[1:], **kwargs) for item in items]
 

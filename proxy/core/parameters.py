@@ -132,22 +132,25 @@ def _bad_references(schema: Json, dialect: str) -> Iterator[str]:
 
 
 def _bad_below(resource: "Resource[Any]", resolver: _Resolver) -> Iterator[str]:
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
-
     contents: object = resource.contents
     for key in _REFERENCES if is_json(contents) else ():
         reference = cast("Json", contents).get(key)
-        if not isinstance(reference, str):
-            continue
-        if not reference.startswith("#"):
+        if isinstance(reference, str) and not reference.startswith("#"):
             yield f"{key}: {flat(reference, _SHOWN)} is not in the schema itself; nothing is fetched"
-            continue
-        try:
-            resolver.lookup(reference)
-        except Unresolvable:
+        elif isinstance(reference, str) and not _is_there(resolver, reference):
             yield f"{key}: there is no {flat(reference, _SHOWN)} in the schema"
     for below in resource.subresources():
         yield from _bad_below(below, resolver.in_subresource(below))
+
+
+def _is_there(resolver: _Resolver, reference: str) -> bool:
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
+
+    try:
+        resolver.lookup(reference)
+    except Unresolvable:
+        return False
+    return True
 
 
 def _bad_defaults(schema: Json) -> Iterator[str]:
