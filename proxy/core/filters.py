@@ -201,21 +201,27 @@ class Evaluation(Context):
                 raise Refused(f"{other} cannot have {kind(item)} in it")
 
 
+_KINDS: Final[Mapping[type, Kind]] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a mapping",
+}
+
+
 def kind(value: Value) -> Kind:
     """What kind of JSON a value is. Raises Refused for what is missing, and for what is none."""
+    if known := _KINDS.get(cast("object", value).__class__):
+        return known
     match value:
         case Missing():
             raise Refused(value.reason)
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
         case str():
             return "a text"
-        case list() | tuple():
-            return "a list"
         case Mapping():
             return "a mapping"
         case _:
@@ -414,14 +420,19 @@ def _of_text(change: Callable[[str], str]) -> Function:
     return changed
 
 
-def _title(text: str) -> str:
-    words = (word[:1].upper() + word[1:].lower() for word in text.split(" "))
-    return " ".join(words)
+def _title(work: Evaluation, value: Value) -> str:
+    text = work.text(value)
+    work.spend(2 * text.count(" "))
+    return work.joined([word[:1].upper() + word[1:].lower() for word in text.split(" ")], " ")
 
 
 def _trim(work: Evaluation, value: Value, chars: Value = None) -> str:
     text = work.text(value)
-    return text.strip(None if chars is None else work.text(chars))
+    if chars is None:
+        return text.strip()
+    sought = "".join({*work.text(chars)})
+    work.spend_on(len(text) * len(sought))
+    return text.strip(sought)
 
 
 def _replace(work: Evaluation, value: Value, old: Value, new: Value, count: Value = None) -> str:
@@ -800,7 +811,7 @@ FILTERS: Final[Mapping[str, Function]] = {
         "split": _split,
         "string": _string,
         "sum": _sum,
-        "title": _of_text(_title),
+        "title": _title,
         "tojson": _tojson,
         "trim": _trim,
         "truncate": _truncate,

@@ -432,12 +432,15 @@ GIANTS = [
     "params.numbers | sort | reverse | unique | sort | map('string') | join",
     "params.big | truncate(10**10, true, params.big * 100)",
     "params.big | split('a') | join(params.big)",
+    "params.big | trim(params.wide)",
+    "' ' * 2**20 | title | title | title | title | title | title | title | title",
 ]
 
 EVALUATE = """
 import resource, sys
 from proxy.core.expressions import ExpressionError, evaluate
-names = {"params": {"big": "a" * 1024 * 1024, "list": ["a" * 10] * 100_000, "numbers": [*range(200_000)], "items": []},
+names = {"params": {"big": "a" * 1024 * 1024, "list": ["a" * 10] * 100_000, "numbers": [*range(200_000)], "items": [],
+                    "wide": "".join(map(chr, range(256, 50_000))) + "a"},
          "steps": {}}
 evaluate("{{ 1 }}", {})
 resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
