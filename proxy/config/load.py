@@ -263,6 +263,7 @@ def _catalogue(
             prefixes={key: key if entry.prefix is None else entry.prefix for key, entry in enabled.items()},
             limit=parts.proxy.name_limit,
             skills=frozenset(skill.id for skill in skills),
+            tools=frozenset(skill.id for skill in skills if skill.workflow is not None and skill.workflow.tool),
         ),
         skills=skills,
         denied={server: Allow.of(tools) for server, tools in parts.denied.items() if server in enabled},

@@ -16,6 +16,7 @@ RESERVED = frozenset({"skill", "skill_call", "skill_invoke"})
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_LENGTH = 8
+_SEVERAL = re.compile("__+")
 _MARKED = re.compile(rf"_[0-9a-f]{{{_HASH_LENGTH}}}\Z")
 """How a name ends that was altered."""
 
@@ -31,15 +32,21 @@ class Naming:
 
     `prefixes`: server key -> what its names begin with, as written in the configuration (`""` for none); `limit`: the
     longest name allowed, in characters. `skills`: the ids of all skills; each has a prompt of its own, whose name no
-    server's prompt can have.
+    server's prompt can have. `tools`: the ids of those that are tools of their own while active, whose names no
+    server's tool can have.
     """
 
     prefixes: Mapping[str, str]
     limit: int = 48
     skills: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
 
     def expose(self, server: str, original: str) -> str:
-        """The exposed name of `original` at `server`: at most `limit` characters of `[A-Za-z0-9_-]`."""
+        """The exposed name of the tool `original` at `server`: at most `limit` characters of `[A-Za-z0-9_-]`."""
+        name = self._exposed(server, original)
+        return self._marked(name, f"{server}\0{original}") if name.casefold() in self._of_tools else name
+
+    def _exposed(self, server: str, original: str) -> str:
         prefix = self.prefixes[server]
         plain = f"{prefix}{SEPARATOR}{original}" if prefix else original
         safe = sanitised(plain)
@@ -49,8 +56,8 @@ class Naming:
         return self._marked(safe, f"{server}\0{original}")
 
     def expose_prompt(self, server: str, original: str) -> str:
-        """The exposed name of the prompt `original` at `server`: as `expose`, but never that of a skill's prompt."""
-        name = self.expose(server, original)
+        """The exposed name of the prompt `original` at `server`: as a tool's, but never that of a skill's prompt."""
+        name = self._exposed(server, original)
         return self._marked(name, f"{server}\0{original}") if name.casefold() in self._of_skills else name
 
     def prompt_of(self, skill: str) -> str:
@@ -58,6 +65,14 @@ class Naming:
         safe = sanitised(skill)
         plain = safe == skill and len(safe) <= self.limit and not _MARKED.search(safe)
         return safe if plain else self._marked(safe, skill)
+
+    def tool_of(self, skill: str) -> str:
+        """The name of the tool that a skill is: as that of its prompt, but neither ours nor like one of a server's."""
+        name = self.prompt_of(skill)
+        if name.casefold() not in RESERVED and not any(map(name.casefold().startswith, self._beginnings)):
+            return name
+        plain = _SEVERAL.sub("_", name)[: self.limit - _HASH_LENGTH - 1]
+        return self._marked(plain.rstrip("_"), skill)  # nowhere in it is what stands behind every prefix
 
     def altered(self, server: str, original: str) -> bool:
         """Whether the exposed name is more than prefix, separator and original name."""
@@ -67,6 +82,15 @@ class Naming:
     @cached_property
     def _of_skills(self) -> frozenset[str]:
         return frozenset(self.prompt_of(skill).casefold() for skill in self.skills)
+
+    @cached_property
+    def _of_tools(self) -> frozenset[str]:
+        return frozenset(self.tool_of(skill).casefold() for skill in self.tools)
+
+    @cached_property
+    def _beginnings(self) -> tuple[str, ...]:
+        """How the names of servers that have a prefix begin, in lower case."""
+        return tuple(sanitised(prefix).casefold() + SEPARATOR for prefix in self.prefixes.values() if prefix)
 
     def _marked(self, name: str, original: str) -> str:
         """`name` cut so that a stable hash of `original` fits behind it."""

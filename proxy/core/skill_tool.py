@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.texts import NAME_LIMIT, flat, shortened
+from proxy.core.texts import NAME_LIMIT, flat, shortened, size
 from proxy.core.wording import HOW_TO_USE, without_our_tags
 
 SKILL = "SKILL"
@@ -18,7 +18,7 @@ ENUM_LIMIT = 50
 """Up to this many skills `skill_name` is an enum, then plain text."""
 PAGE = 20
 """Skills on a page of the `list` action."""
-_CUTS = (160, 100, 60)
+CUTS = (160, 100, 60)
 """Characters to which names and descriptions are cut, one after the other, where they do not fit as they are."""
 _LEAST = len('<skill id="x"/>')
 """Bytes that a skill takes in the description, at least."""
@@ -35,10 +35,13 @@ def actions(catalogue: Catalogue) -> tuple[str, ...]:
     return (*(("activate", "offload") if switchable else ()), "list", "read")
 
 
-def skill_tool(catalogue: Catalogue, active: Collection[str], guidance: str | None = None) -> dict[str, Any]:
+def skill_tool(
+    catalogue: Catalogue, active: Collection[str], guidance: str | None = None, *, harmless: bool = True
+) -> dict[str, Any]:
     """The definition of `SKILL` for a scope in which the skills `active` are active.
 
-    `guidance`: how to choose skills, instead of our own words.
+    `guidance`: how to choose skills, instead of our own words. `harmless`: whether what skills do by themselves when
+    they begin and end only reads.
     """
     return {
         "name": SKILL,
@@ -48,9 +51,9 @@ def skill_tool(catalogue: Catalogue, active: Collection[str], guidance: str | No
         "annotations": {
             "title": "Skills",
             "readOnlyHint": False,
-            "destructiveHint": False,
+            "destructiveHint": not harmless,
             "idempotentHint": True,
-            "openWorldHint": False,
+            "openWorldHint": not harmless,
         },
     }
 
@@ -110,25 +113,25 @@ def description(catalogue: Catalogue, active: Collection[str], guidance: str | N
     """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18)."""
     guide = HOW_TO_USE if guidance is None else without_our_tags(guidance)
     skills = catalogue.skills
-    for limit in (None, *_CUTS) if len(skills) * _LEAST <= DESCRIPTION_LIMIT else ():
+    for limit in (None, *CUTS) if len(skills) * _LEAST <= DESCRIPTION_LIMIT else ():
         cut = "" if limit is None else " Descriptions are cut here: action list shows them in full."
         fitting = _guide(guide + cut, (_entry(skill, limit) for skill in skills))
-        if _size(fitting) <= DESCRIPTION_LIMIT:
+        if size(fitting) <= DESCRIPTION_LIMIT:
             return fitting
     first = {skill.id: skill for skill in skills if skill.pinned or skill.id in active}
     rest = (skill for skill in skills if skill.id not in first)
     how = f"{guide} There are {len(skills)} skills, more than fit here: use action list to see them all."
-    room = DESCRIPTION_LIMIT - _size(_guide(how, ()))
+    room = DESCRIPTION_LIMIT - size(_guide(how, ()))
     entries: list[str] = []
     for skill in (*first.values(), *islice(rest, DESCRIPTION_LIMIT // _LEAST)):
         forms = (_entry(skill), _name_only(skill)) if skill.id in first else (_name_only(skill),)
-        fitting = next((form for form in forms if _size(form) <= room), None)
+        fitting = next((form for form in forms if size(form) <= room), None)
         if fitting is None:
             if skill.id in first:
                 continue
             break
         entries.append(fitting)
-        room -= _size(fitting)
+        room -= size(fitting)
     return _guide(how, entries)
 
 
@@ -146,7 +149,3 @@ def _entry(skill: Skill, limit: int | None = None) -> str:
 
 def _name_only(skill: Skill) -> str:
     return f'<skill id="{escape(skill.id)}"/>'
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))

@@ -15,6 +15,11 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
+def size(text: str) -> int:
+    """Bytes of `text` in UTF-8."""
+    return len(text.encode("utf-8", "replace"))
+
+
 def flat(text: str, limit: int = NAME_LIMIT) -> str:
     """`text` as one line of at most `limit` characters, so that it looks like no other line around it."""
     return shortened(" ".join(_UNSEEN.sub(" ", text).split()), limit)

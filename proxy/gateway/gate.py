@@ -10,6 +10,7 @@ from typing import Any, Final
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start, Step, View, decide
 from proxy.core.inventory import Inventory, Listed
+from proxy.core.invoke_tool import hooks_harmless, invoke_tool, skill_as_tool
 from proxy.core.profiles import Policy
 from proxy.core.published import skill_prompts, skill_resources, skill_templates
 from proxy.core.relations import begin, refitted
@@ -27,7 +28,8 @@ SIGHTS: Final = 64
 class Sight:
     """What is seen in one catalogue with one set of active skills: the view, and its lists as clients get them.
 
-    `with_call`: the tools with `SKILL_CALL` among them, which depends on the client. `digests`: of the lists, by kind.
+    `with_call`: the tools with `SKILL_CALL` among them, which depends on the client. `own_tools`: the active skills
+    that are tools, by exposed name. `digests`: of the lists, by kind.
     """
 
     catalogue: Catalogue
@@ -35,6 +37,7 @@ class Sight:
     view: View
     tools: Listed
     with_call: Listed
+    own_tools: Mapping[str, str]
     resources: Listed
     templates: Listed
     prompts: Listed
@@ -170,7 +173,7 @@ class Gate:
         digests = {**sight.digests, **{f"modern {kind}": digest for kind, digest in modern.digests.items()}}
         digests["tools"] += _call_route(self.settings, stable=False)
         digests["modern tools"] += _call_route(self.settings, stable=stable)
-        return Lists(digests, frozenset(sight.view.tools))
+        return Lists(digests, frozenset((*sight.own_tools, *sight.view.tools)))
 
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
         catalogue = self.catalogue(scope)
@@ -190,8 +193,12 @@ class Gate:
     def _look(self, catalogue: Catalogue, active: frozenset[str], inventory: Inventory) -> Sight:
         view = decide(catalogue, active, inventory)
         ours = self._own(catalogue)
-        own = [skill_tool(catalogue, active, self.settings.guidance)] if catalogue.skills else []
-        tools = [{**route.definition, "name": route.exposed} for route in view.tools.values()]
+        harmless = hooks_harmless(catalogue, inventory)
+        own = [skill_tool(catalogue, active, self.settings.guidance, harmless=harmless)] if catalogue.skills else []
+        as_tools = [skill for skill in catalogue.skills if skill.id in active and skill.id in catalogue.naming.tools]
+        tools = [invoke_tool(catalogue, inventory)] if catalogue.invocable else []
+        tools += [skill_as_tool(skill, catalogue, inventory) for skill in as_tools]
+        tools += [{**route.definition, "name": route.exposed} for route in view.tools.values()]
         resources = [{**route.definition, "uri": route.exposed} for route in view.resources]
         templates = [{**route.definition, "uriTemplate": route.exposed} for route in view.templates]
         prompts = [{**route.definition, "name": route.exposed} for route in view.prompts.values()]
@@ -207,6 +214,7 @@ class Gate:
             view=view,
             tools=Listed([*own, *tools]),
             with_call=Listed([*own, skill_call_tool(), *tools]),
+            own_tools={catalogue.naming.tool_of(skill.id): skill.id for skill in as_tools},
             resources=Listed([*ours.resources, *resources]),
             templates=Listed([*ours.templates, *templates]),
             prompts=Listed([*ours.prompts, *prompts]),

@@ -138,3 +138,72 @@ def test_the_prompt_of_a_skill_is_called_as_the_skill_is():
     assert re.fullmatch(r"gh__x_[0-9a-f]{8}", naming.expose_prompt("gh", "x"))
     assert naming.expose_prompt("gh", "review") == "gh__review"
     assert naming.expose("gh", "x") == "gh__x"
+
+
+# --- skills that are tools -------------------------------------------------------------------------------------------
+
+of_tools = st.sets(
+    names | st.sampled_from(("gh__search", "GH__x", "a__x", "gh___", "skill__x", "Search", "my skill", "s" * 60)),
+    max_size=4,
+)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), ids=of_tools, server=st.sampled_from(SERVER_KEYS), data=st.data())
+def test_no_tool_of_a_server_has_the_name_of_a_skill(naming: Naming, ids: set[str], server: str, data: st.DataObject):
+    """In no letters' case; both are names that every client takes, each of its own, and never one of ours."""
+    naming = replace(naming, tools=frozenset(ids))
+    of_skills = {naming.tool_of(skill) for skill in ids}
+    wanted = [*ids, *of_skills, *map(str.upper, of_skills)]
+    wanted += [name.partition("__")[2] or name for name in wanted]
+    original = data.draw(names | st.sampled_from(wanted) if wanted else names)
+
+    exposed = naming.expose(server, original)
+
+    assert exposed.casefold() not in {name.casefold() for name in of_skills}
+    for name in (exposed, *of_skills):
+        assert VALID.fullmatch(name)
+        assert len(name) <= naming.limit
+        assert name.casefold() not in RESERVED
+    assert len(of_skills) == len(ids)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), skill=names | of_tools.filter(bool).map(min), data=st.data())
+def test_no_skill_is_called_like_a_tool_of_a_server(naming: Naming, skill: str, data: st.DataObject):
+    """However it begins, and wherever its name is cut: a permission for all of a server's tools is none for it."""
+    prefixes = [sanitised(prefix) for prefix in naming.prefixes.values() if prefix]
+    cut = data.draw(
+        st.sampled_from((skill, *(f"{prefix}_{skill}" for prefix in prefixes), *(f"{p}__" for p in prefixes)))
+    )
+
+    name = naming.tool_of(cut).casefold()
+
+    assert not any(name.startswith(f"{prefix.casefold()}__") for prefix in prefixes)
+
+
+@law
+@given(naming=namings(SERVER_KEYS), server=st.sampled_from(SERVER_KEYS), original=names, ids=of_tools)
+def test_prompts_and_other_tools_are_called_as_they_were(naming: Naming, server: str, original: str, ids: set[str]):
+    """A skill that is a tool takes its one name from tools, and none from prompts."""
+    with_tools = replace(naming, tools=frozenset(ids))
+    taken = {with_tools.tool_of(skill).casefold() for skill in ids}
+
+    assert with_tools.expose_prompt(server, original) == naming.expose_prompt(server, original)
+    if (name := naming.expose(server, original)).casefold() not in taken:
+        assert with_tools.expose(server, original) == name
+
+
+def test_the_tool_of_a_skill_is_called_as_the_skill_is():
+    """Where clients take that, and where it cannot be taken for another's; a tool that would be called so is marked."""
+    naming = Naming({"gh": "gh", "none": ""}, tools=frozenset({"review", "gh__x", "my skill"}))
+
+    assert naming.tool_of("review") == "review"
+    assert re.fullmatch(r"my_skill_[0-9a-f]{8}", naming.tool_of("my skill"))
+    assert re.fullmatch(r"gh_x_[0-9a-f]{8}", naming.tool_of("gh__x"))
+    assert re.fullmatch(r"gh_[0-9a-f]{8}", naming.tool_of("gh__"))
+    assert re.fullmatch(r"Skill_Invoke_[0-9a-f]{8}", naming.tool_of("Skill_Invoke"))
+    assert re.fullmatch(r"Review_[0-9a-f]{8}", naming.expose("none", "Review"))
+    assert naming.altered("none", "Review")
+    assert naming.expose("gh", "x") == "gh__x"
+    assert naming.expose("gh", "review") == "gh__review"

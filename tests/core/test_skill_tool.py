@@ -177,6 +177,14 @@ def test_skill_takes_flat_arguments_and_says_what_it_does():
     assert (hints["destructiveHint"], hints["idempotentHint"], hints["openWorldHint"]) == (False, True, False)
 
 
+def test_skill_is_harmless_only_where_its_hooks_are():
+    """What skills do by themselves when they begin and end is done by activating them."""
+    hints = skill_tool(catalogue(*many(2)), [], harmless=False)["annotations"]
+
+    assert (hints["readOnlyHint"], hints["destructiveHint"]) == (False, True)
+    assert (hints["idempotentHint"], hints["openWorldHint"]) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("skill", "more"),
     [
