@@ -55,7 +55,7 @@ def skill_as_tool(skill: Skill, catalogue: Catalogue, inventory: Inventory) -> d
         "name": catalogue.naming.tool_of(skill.id),
         "title": title,
         "description": described(skill),
-        "inputSchema": _parameters(skill),
+        "inputSchema": parameters(skill),
         "annotations": {"title": title, **annotations(_steps(skill), catalogue, inventory)},
     }
 
@@ -86,7 +86,8 @@ def _steps(skill: Skill) -> Steps:
     return () if skill.workflow is None else skill.workflow.steps
 
 
-def _parameters(skill: Skill) -> Json:
+def parameters(skill: Skill) -> Json:
+    """The JSON Schema of a skill's arguments; of any object where it has no workflow."""
     return {"type": "object"} if skill.workflow is None else skill.workflow.parameters
 
 
@@ -141,7 +142,7 @@ def _listed(how: str, entries: Iterable[str]) -> str:
 
 def _entry(skill: Skill, limit: int | None) -> str:
     """A skill in a line: how it is called and what it is for, which `limit` characters are given for each."""
-    called = flat(signature(_parameters(skill)), DESCRIPTION_LIMIT if limit is None else limit)
+    called = flat(signature(parameters(skill)), DESCRIPTION_LIMIT if limit is None else limit)
     said = flat(described(skill), DESCRIPTION_LIMIT if limit is None else limit)
     return f"{_named(skill)}{without_our_tags(called)}: {without_our_tags(said)}"
 

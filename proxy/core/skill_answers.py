@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill, SkillFile
 from proxy.core.inventory import items
+from proxy.core.invoke_answers import invocation
 from proxy.core.published import DESCRIPTION_LIMIT, described
 from proxy.core.relations import Blocked, Hindrance, required
 from proxy.core.skill_tool import PAGE
@@ -49,10 +50,13 @@ def listing(
 
 
 def guide(skill: Skill, text: str, current: Sequence[str]) -> dict[str, Any]:
-    """The result of the `read` action without a tool or path: the guide, and which files there are."""
+    """The result of the `read` action without a tool or path: the guide, how to invoke it, which files there are."""
     state = "active" if skill.id in current else "not active"
     parts = [f"skill {skill.id} ({state})", f"<skill_guide>{without_our_tags(text)}</skill_guide>"]
     structured: dict[str, Any] = {"action": "read", "skill": skill.id, "current_skills": list(current), "guide": text}
+    if skill.workflow is not None:
+        words, structured["invoke"] = invocation(skill)
+        parts.append(words)
     if files := files_of(skill):
         parts.append(files_told(skill, files))
         structured["files"] = _structured(files)
@@ -170,6 +174,8 @@ def besides(skill: Skill, needed: Sequence[str], replaced: Sequence[str]) -> dic
             f"Offloaded, since they cannot be active beside it: {', '.join(replaced)}.",
             list(replaced),
         )
+    if skill.workflow is not None:
+        told["invoke"] = invocation(skill)
     if files := files_of(skill):
         told["files"] = files_told(skill, files), _structured(files)
     return told
@@ -230,6 +236,7 @@ def _listed(skill: Skill, current: Collection[str]) -> dict[str, Any]:
     desc = shortened(skill.desc, DESCRIPTION_LIMIT)
     told: dict[str, Any] = {"id": skill.id, "name": flat(skill.name), "desc": desc}
     told |= {"active": skill.id in current, "pinned": skill.pinned}
+    told |= {} if skill.workflow is None else {"invocable": True}
     more: dict[str, Any] = {key: flat(getattr(skill, key)) for key in ("category", "version", "author")}
     more["tags"] = [flat(tag) for tag in skill.tags[:TAGS_SHOWN]]
     return told | {key: value for key, value in more.items() if value}
@@ -239,7 +246,8 @@ def _line(told: Mapping[str, Any]) -> str:
     state = " (pinned)" if told["pinned"] else " (active)" if told["active"] else ""
     desc = flat(told["desc"], DESCRIPTION_LIMIT)
     words = ": ".join(dict.fromkeys(text for text in (told["name"], desc) if text != told["id"]))
-    known = [f"{key} {told[key]}" for key in ("category", "version", "author") if key in told]
+    known = ["can be run with SKILL_INVOKE"] if "invocable" in told else []
+    known += [f"{key} {told[key]}" for key in ("category", "version", "author") if key in told]
     known += [f"tags {', '.join(told['tags'])}"] if "tags" in told else []
     return without_our_tags(f"- {told['id']}{state}: {words}" + (f" [{'; '.join(known)}]" if known else ""))
 

@@ -325,11 +325,12 @@ def signature(schema: object) -> str:
     if not is_json(schema) or not is_json(properties):
         return "(...)"
     needed = items(schema.get("required"))
-    parts = (f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items())
+    parts = (f"{name}{'' if name in needed else '?'}: {kind_of(of)}" for name, of in properties.items())
     return " ".join(f"({', '.join(parts)})".splitlines())
 
 
-def _type(schema: object) -> str:
+def kind_of(schema: object) -> str:
+    """The types that a schema names, in a word."""
     kind = schema.get("type") if is_json(schema) else None
     return kind if isinstance(kind, str) else "|".join(map(str, items(kind))) or "any"
 

@@ -1,0 +1,104 @@
+"""What the invocation of a skill is answered with: its output, or why there is none."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.inventory import is_json, items
+from proxy.core.invoke_tool import SKILL_INVOKE, parameters
+from proxy.core.wording import SHOWN, kind_of, nearest, refusal, result, skill_call, without_our_tags
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended without an output.
+
+    `step`: the name of the step at which it did, empty where it was at none. `place`: where the skill has the step,
+    such as `steps[1]`. `reason`: in words, without secrets.
+    """
+
+    reason: str
+    step: str = ""
+    place: str = ""
+
+    @property
+    def structured(self) -> dict[str, str]:
+        """The failure as structured content."""
+        told = {"step": self.step, "place": self.place, "reason": self.reason}
+        return {key: value for key, value in told.items() if value}
+
+
+def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    """The result of a run that has gone through: the same as text, which is JSON, and as structured content."""
+    told = {"skill_id": skill, "output": output, "success": True}
+    return result(json.dumps(told, ensure_ascii=False), told)
+
+
+def failed(skill: str, failure: Failure, ran: Sequence[str]) -> dict[str, Any]:
+    """The result of a run that has not; `ran`: the names of the steps that had been done, which nothing undoes."""
+    where = f" at step {failure.step}" if failure.step else ""
+    place = f" ({failure.place})" if failure.place else ""
+    before = f"Done before that, and not undone: {', '.join(ran)}." if ran else "Nothing had been done before that."
+    text = f"skill {skill} failed{where}{place}: {failure.reason}\n{before}"
+    told = {"skill_id": skill, "success": False, "error": failure.structured, "done": list(ran)}
+    return result(without_our_tags(text), told, error=True)
+
+
+def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:
+    """The answer to arguments that do not fit the skill's parameters; `wrong`: what does not, in words."""
+    schema = parameters(skill)
+    text = "\n".join(
+        [
+            f"skill {skill.id} was not run, its arguments are not as they must be:",
+            *(f"- {one}" for one in wrong),
+            f"Expected parameters: {json.dumps(schema, ensure_ascii=False)}",
+        ]
+    )
+    told = {"skill_id": skill.id, "success": False, "errors": list(wrong), "expected_parameters": schema}
+    return result(without_our_tags(text), told, error=True)
+
+
+def not_active(skill: str) -> dict[str, Any]:
+    """The refusal of a skill that can be invoked only while it is active."""
+    call = skill_call("activate", skill)
+    return refusal(f"skill {skill} can be run only while it is active. Call {call} first, then run it again.")
+
+
+def not_invocable(wanted: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The refusal of a skill that has no steps, or does not exist; with those that can be run, the nearest first."""
+    ids = nearest(wanted, [skill.id for skill in catalogue.invocable])[:SHOWN]
+    more = len(catalogue.invocable) - len(ids)
+    those = f"Skills that can be run: {ids!r}{f' and {more:,} more' if more else ''}."
+    if wanted not in catalogue.by_id:
+        return refusal(f"skill not found: {wanted!r}. {those}")
+    call = skill_call("activate", wanted)
+    return refusal(f"skill {wanted} has no steps to run: it brings a guide, and what {call} makes usable. {those}")
+
+
+def too_many(skill: Skill) -> dict[str, Any]:
+    """The refusal of a run beside as many others of the skill as there may be."""
+    most = 0 if skill.workflow is None else skill.workflow.max_runs
+    runs = "one run" if most == 1 else f"{most} runs"
+    return refusal(
+        f"skill {skill.id} was not run: {runs} of it may be at work at a time, and are. Wait for one to end."
+    )
+
+
+def bad_call(what: str) -> dict[str, Any]:
+    """The refusal of a call of `SKILL_INVOKE` that cannot be understood."""
+    takes = '{"skill_name": the id of a skill, "arguments": an object by its parameters}'
+    return refusal(f"{what} {SKILL_INVOKE} takes {takes}.")
+
+
+def invocation(skill: Skill) -> tuple[str, dict[str, Any]]:
+    """How a skill that has a workflow is invoked, in words and as structured content."""
+    schema = parameters(skill)
+    of = schema.get("properties")
+    needed = {name: f"<{kind_of(of.get(name) if is_json(of) else None)}>" for name in items(schema.get("required"))}
+    call = f"{SKILL_INVOKE}({json.dumps({'skill_name': skill.id, 'arguments': needed}, ensure_ascii=False)})"
+    active = skill.workflow is not None and skill.workflow.needs_activation
+    when = "while it is active" if active else "also without activating it"
+    words = f"Its steps can be run in one call, {when}: {call}\n  parameters: {json.dumps(schema, ensure_ascii=False)}"
+    return without_our_tags(words), {"tool": SKILL_INVOKE, "arguments_schema": schema}

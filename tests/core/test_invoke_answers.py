@@ -1,0 +1,199 @@
+"""What an invocation is answered with; text and structured content each say all of it (rule 16)."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.invoke_answers import (
+    Failure,
+    bad_call,
+    done,
+    failed,
+    invalid,
+    invocation,
+    not_active,
+    not_invocable,
+    too_many,
+)
+from proxy.core.names import Naming
+from proxy.core.skill_answers import besides, guide, listing
+from proxy.core.steps import Workflow
+from tests.core.strategies import law
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"customer": {"type": "string"}, "days": {"type": ["integer", "null"]}, "note": {"type": "string"}},
+    "required": ["customer", "days", "more"],
+}
+RUNS = Workflow((), PARAMETERS)
+BRIEFING = Skill("briefing", "Briefing", "Gathers all", "How to brief.", workflow=RUNS)
+GUIDE = Skill("guide", "Guide", "Only a guide", "Read.")
+CATALOGUE = Catalogue((), Naming({}), (GUIDE, BRIEFING, replace(BRIEFING, id="closing")))
+HOW = (
+    'Its steps can be run in one call, also without activating it: SKILL_INVOKE({"skill_name": "briefing", '
+    '"arguments": {"customer": "<string>", "days": "<integer|null>", "more": "<any>"}})'
+    f"\n  parameters: {json.dumps(PARAMETERS)}"
+)
+INVOKE = {"tool": "SKILL_INVOKE", "arguments_schema": PARAMETERS}
+
+
+def text_of(result: dict[str, Any]) -> str:
+    (block,) = result["content"]
+    return block["text"]
+
+
+@law
+@given(output=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=4))
+def test_a_run_that_has_gone_through_gives_its_output(output: Any):
+    """The text is the JSON of the structured content, and no error."""
+    result = done("briefing", output)
+
+    assert result["structuredContent"] == {"skill_id": "briefing", "output": output, "success": True}
+    assert json.loads(text_of(result)) == result["structuredContent"]
+    assert "isError" not in result
+
+
+def test_a_run_that_failed_names_the_step_the_reason_and_what_had_been_done():
+    """Nothing is undone behind anyone's back."""
+    result = failed("briefing", Failure("no such customer </skill_guide>", "look up", "steps[1]"), ["open", "find"])
+
+    assert text_of(result) == (
+        "skill briefing failed at step look up (steps[1]): no such customer &lt;/skill_guide>\n"
+        "Done before that, and not undone: open, find."
+    )
+    assert result["isError"] is True
+    assert result["structuredContent"] == {
+        "skill_id": "briefing",
+        "success": False,
+        "error": {"step": "look up", "place": "steps[1]", "reason": "no such customer </skill_guide>"},
+        "done": ["open", "find"],
+    }
+
+
+def test_a_run_can_fail_at_no_step():
+    """Then none is named."""
+    result = failed("briefing", Failure("it took longer than 300 s"), [])
+
+    assert text_of(result) == ("skill briefing failed: it took longer than 300 s\nNothing had been done before that.")
+    assert result["structuredContent"]["error"] == {"reason": "it took longer than 300 s"}
+
+
+def test_wrong_arguments_are_told_with_what_is_expected():
+    """In words, and as the schema; nothing has run."""
+    result = invalid(BRIEFING, ["customer: is required", "days: 'x' is not of type 'integer'"])
+
+    assert text_of(result) == (
+        "skill briefing was not run, its arguments are not as they must be:\n"
+        "- customer: is required\n- days: 'x' is not of type 'integer'\n"
+        f"Expected parameters: {json.dumps(PARAMETERS)}"
+    )
+    assert result["isError"] is True
+    assert result["structuredContent"] == {
+        "skill_id": "briefing",
+        "success": False,
+        "errors": ["customer: is required", "days: 'x' is not of type 'integer'"],
+        "expected_parameters": PARAMETERS,
+    }
+
+
+def test_a_skill_that_has_to_be_active_says_how():
+    """With the call to copy."""
+    result = not_active("briefing")
+
+    assert 'Call SKILL({"action": "activate", "skill_name": "briefing"}) first' in text_of(result)
+    assert result["isError"] is True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("guide", "skill guide has no steps to run"),
+        ("clos", "skill not found: 'clos'. Skills that can be run: ['closing', 'briefing']."),
+    ],
+)
+def test_what_cannot_be_run_is_told_with_what_can(wanted: str, said: str):
+    """The nearest first."""
+    result = not_invocable(wanted, CATALOGUE)
+
+    assert said in text_of(result)
+    assert "['briefing', 'closing']" in text_of(result) or wanted == "clos"
+    assert result["isError"] is True
+
+
+def test_of_very_many_skills_the_nearest_are_named():
+    """And how many more there are."""
+    many = Catalogue((), Naming({}), tuple(replace(BRIEFING, id=f"s{number}") for number in range(60)))
+
+    assert text_of(not_invocable("s59", replace(many, skills=many.skills[:59]))).endswith(" and 9 more.")
+
+
+@pytest.mark.parametrize(("most", "said"), [(1, "one run of it"), (3, "3 runs of it")])
+def test_one_run_too_many_is_refused(most: int, said: str):
+    """With how many there may be."""
+    result = too_many(replace(BRIEFING, workflow=replace(RUNS, max_runs=most)))
+
+    assert said in text_of(result)
+    assert result["isError"] is True
+
+
+def test_a_call_that_cannot_be_understood_says_what_the_tool_takes():
+    """And what is wrong with it."""
+    result = bad_call("skill_name is missing.")
+
+    assert text_of(result).startswith('skill_name is missing. SKILL_INVOKE takes {"skill_name":')
+    assert result["isError"] is True
+
+
+# --- how a skill is invoked, in the answers of SKILL -----------------------------------------------------------------
+
+
+def test_reading_a_skill_tells_how_to_run_it():
+    """With the call to copy, and the schema of its parameters; of a skill without steps nothing is said."""
+    result = guide(BRIEFING, "How to brief.", [])
+
+    assert HOW in text_of(result)
+    assert result["structuredContent"]["invoke"] == INVOKE
+    assert "invoke" not in guide(GUIDE, "Read.", [])["structuredContent"]
+
+
+def test_activating_a_skill_tells_how_to_run_it():
+    """The same; of a skill without steps nothing is said."""
+    assert besides(BRIEFING, [], []) == {"invoke": (HOW, INVOKE)}
+    assert besides(GUIDE, [], []) == {}
+
+
+def test_a_skill_that_has_to_be_active_to_run_says_so():
+    """Where it tells how to run it."""
+    words, _ = invocation(replace(BRIEFING, workflow=replace(RUNS, needs_activation=True)))
+
+    assert words.startswith("Its steps can be run in one call, while it is active: ")
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": 1, "required": ["a"]}])
+def test_parameters_of_any_shape_can_be_told(schema: dict[str, Any]):
+    """JSON Schema leaves much open."""
+    _, told = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters=schema)))
+
+    assert told["arguments_schema"] == schema
+
+
+def test_a_text_of_the_configuration_cannot_end_our_markup():
+    """Nor imitate it."""
+    words, _ = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters={"title": "</skill_guide>"})))
+
+    assert "</skill_guide>" not in words
+
+
+def test_the_list_marks_skills_that_can_be_run():
+    """In both forms."""
+    result = listing(CATALOGUE, ["briefing"], CATALOGUE.skills, page=1, asked={})
+
+    assert [skill.get("invocable") for skill in result["structuredContent"]["skills"]] == [None, True, True]
+    guide_line, briefing_line, _ = text_of(result).splitlines()[1:]
+    assert "[" not in guide_line
+    assert briefing_line == "- briefing (active): Briefing: Gathers all [can be run with SKILL_INVOKE]"
