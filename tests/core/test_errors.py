@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.core.errors import (
+    AlreadySet,
     NotDelivered,
     ProxyError,
     Rejection,
@@ -11,6 +12,7 @@ from proxy.core.errors import (
     ServerUnavailable,
     TooManyScopes,
     Unanswered,
+    Unfilled,
     Unknown,
     Unreadable,
 )
@@ -29,6 +31,8 @@ from proxy.core.settings import Settings
         (Rejection(-32000, "their words", {"a": 1}), "their words"),
         (Unanswered(-32603, "ours", server="gh", reason="it answered HTTP 503", ran=True), "ours"),
         (Unknown("Unknown tool: x"), "Unknown tool: x"),
+        (AlreadySet({"a": "one", "b": "two"}), "skills set these arguments: a, b"),
+        (Unfilled("one", "a", "heap.x is not there"), "skill one cannot fill in argument a: heap.x is not there"),
         (Unreadable("pdf", "a.py", "it is gone"), "file a.py of skill pdf cannot be read: it is gone"),
     ],
 )

@@ -341,6 +341,20 @@ def test_failures_of_servers_name_tool_server_and_reason():
     assert all(part in late for part in ("Server gh", "for t within 0.5 s", "cancelled", "`timeout`"))
 
 
+def test_arguments_that_skills_fill_in_are_told_with_the_skill():
+    """What the client has to leave out; and why one that cannot be worked out keeps a call from being sent."""
+    assert wording.bound_arguments("t", {"a": "one"}) == (
+        "Tool t was not called: argument a is set by skill one. Leave it out, and call t again."
+    )
+    assert "a is set by skill one, and argument b is set by skill two. Leave them out" in wording.bound_arguments(
+        "t", {"a": "one", "b": "two"}
+    )
+    assert wording.unfilled("t", "one", "a", "heap.x is not there") == (
+        "Tool t cannot be called: skill one sets its argument a, and that failed (heap.x is not there). "
+        "The call was not sent."
+    )
+
+
 def test_a_refusal_is_a_result_with_the_error_flag():
     """Models read results, not JSON-RPC errors."""
     assert wording.refusal("no") == {"content": [{"type": "text", "text": "no"}], "isError": True}
@@ -523,6 +537,7 @@ def test_refusals_hold_no_tag_of_ours(reason: str):
         text_of(wording.tool_not_in_skill(READING, "t", [], [Problem("gh", "failed", reason)])),
         wording.not_available("t", "gh", reason),
         wording.call_lost("t", "gh", reason),
+        wording.unfilled("t", "s", "a", reason),
     )
 
     assert not any(TAG.search(text) for text in said)
