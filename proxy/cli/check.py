@@ -14,7 +14,7 @@ from proxy.config.records import changes_of
 from proxy.core.catalogue import Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
-from proxy.core.report import Report, SkillReport, grants, report
+from proxy.core.report import Report, SkillReport, acts, deeds, grants, in_order, report
 from proxy.face.clients import ClientRegistry
 from proxy.ports import Status
 from proxy.upstream.pool import Pool
@@ -27,6 +27,8 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     catalogue = loaded.catalogue
     offered = f"{counted(len(catalogue.servers), 'server')}, {counted(len(catalogue.skills), 'skill')}"
     print(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
+    if catalogue.on_start:
+        print(indented(f"before a client's first call: {in_order(catalogue.on_start)}"))
     for note in loaded.notes:
         print(f"note: {note}")
     for root in loaded.library.visited:
@@ -78,8 +80,8 @@ def _print_offline(loaded: Loaded, wrong: int) -> None:
     for server, reason in loaded.unstartable.items():
         print(f"note: server {server} cannot be started: {reason}")
     for skill in loaded.catalogue.skills:
-        print(f"\nskill {_title(skill)}" + ("" if skill.servers else ": instructions only"))
-        _print_grants(skill)
+        print(f"\nskill {_title(skill)}" + ("" if skill.servers else f": {_without_servers(skill)}"))
+        _print_deeds(skill)
     but = f", but {counted(wrong, 'skill')} cannot be used (see above)" if wrong else ""
     sound = f"The file is sound{but}; no server was started."
     print("\n" + (sound if loaded.catalogue.skills else "Nothing is offered: clients will see no tool."))
@@ -103,8 +105,8 @@ def _print(found: Report, *, good: bool) -> None:
 def _print_skill(found: SkillReport) -> None:
     besides = [counted(n, what) for n, what in ((found.resources, "resource"), (found.prompts, "prompt")) if n]
     granted = ", ".join([counted(len(found.tools), "tool"), *besides])
-    print(f"skill {_title(found.skill)}: {granted if found.skill.servers else 'instructions only'}")
-    _print_grants(found.skill)
+    print(f"skill {_title(found.skill)}: {granted if found.skill.servers else _without_servers(found.skill)}")
+    _print_deeds(found.skill)
     for tool in found.tools:
         print(f"  + {tool.exposed}")
     for problem in found.problems:
@@ -115,6 +117,11 @@ def _title(skill: Skill) -> str:
     return skill.id + (", pinned" if skill.pinned else ", active at once" if skill.active else "")
 
 
-def _print_grants(skill: Skill) -> None:
-    for line in grants(skill):
-        print(indented(f"grants {line}"))
+def _without_servers(skill: Skill) -> str:
+    return "grants nothing" if acts(skill) else "instructions only"
+
+
+def _print_deeds(skill: Skill) -> None:
+    """Print what a skill grants, and what it does by itself."""
+    for line in (*(f"grants {line}" for line in grants(skill)), *deeds(skill)):
+        print(indented(line))

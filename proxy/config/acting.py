@@ -45,7 +45,7 @@ class Invoked:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Nameable:
     """What there is for steps to name.
 
     `servers`: whether each server of the file is on. `denied`: tools that nobody may call. `variables`: those that
@@ -95,18 +95,20 @@ class Acts:
 NO_ACTS: Final = Acts()
 
 
-def acts(entry: SkillEntry, around: Surroundings, spot_of: Callable[[str], Spot]) -> Acts:
+def acts(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str], Spot]) -> Acts:
     """What the skill `entry` does; `spot_of`: where each of its keys is written, whose findings get what is wrong."""
 
     def steps_at(key: str, entries: Sequence[StepEntry], names: Names) -> tuple[Steps, Names]:
-        reading = _Reading(spot_of(key), around, names, lambda server, tool: _not_granted(entry, around, server, tool))
+        reading = _Reading(
+            spot_of(key), nameable, names, lambda server, tool: _not_granted(entry, nameable, server, tool)
+        )
         return reading.steps(entries, (key,)), reading.names
 
-    of_event = around.names("event")
+    of_event = nameable.names("event")
     on_activate, _ = steps_at("on_activate", entry.on_activate, of_event)
     on_offload, _ = steps_at("on_offload", entry.on_offload, of_event)
-    _note_unused(entry, around, spot_of)
-    bind = _bindings(entry, around, spot_of(BIND))
+    _note_unused(entry, nameable, spot_of)
+    bind = _bindings(entry, nameable, spot_of(BIND))
     if not entry.steps:
         _refuse_without_steps(entry, spot_of)
         return Acts(on_activate, on_offload, bind)
@@ -131,23 +133,23 @@ def acts(entry: SkillEntry, around: Surroundings, spot_of: Callable[[str], Spot]
     return Acts(on_activate, on_offload, bind, workflow)
 
 
-def start_steps(entries: Sequence[StepEntry], around: Surroundings, findings: Findings) -> Steps:
+def start_steps(entries: Sequence[StepEntry], nameable: Nameable, findings: Findings) -> Steps:
     """What is done when a scope starts; what is wrong with it goes to `findings`."""
     reading = _Reading(
-        Spot(findings), around, around.names("event"), lambda server, tool: _denied(around, server, tool)
+        Spot(findings), nameable, nameable.names("event"), lambda server, tool: _denied(nameable, server, tool)
     )
     return reading.steps(entries, (ON_START,))
 
 
 def note_absent(
-    entries: Sequence[StepEntry], place: Place, spot: Spot, around: Surroundings, offered: Collection[str]
+    entries: Sequence[StepEntry], place: Place, spot: Spot, nameable: Nameable, offered: Collection[str]
 ) -> None:
     """Note which steps at `place` invoke skills that there are, but that are not among those `offered`."""
     for index, entry in enumerate(entries):
         at = (*place, index)
-        if entry.skill in around.skills and entry.skill not in offered:
+        if entry.skill in nameable.skills and entry.skill not in offered:
             spot.note((*at, "skill"), f"skill {entry.skill} is not offered: the step will fail")
-        note_absent(entry.parallel or (), (*at, PARALLEL), spot, around, offered)
+        note_absent(entry.parallel or (), (*at, PARALLEL), spot, nameable, offered)
 
 
 def members(schema: Json) -> Collection[str] | None:
@@ -163,9 +165,9 @@ class _Reading:
     `refusal`: why a tool, by server and name, may not be called here, empty where it may.
     """
 
-    def __init__(self, spot: Spot, around: Surroundings, names: Names, refusal: Callable[[str, str], str]) -> None:
+    def __init__(self, spot: Spot, nameable: Nameable, names: Names, refusal: Callable[[str, str], str]) -> None:
         self._spot = spot
-        self._around = around
+        self._around = nameable
         self._known = names
         self._refusal = refusal
         self._saved: dict[str, Place] = {}
@@ -308,32 +310,32 @@ def missing(schema: Json, given: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in items(schema.get("required")) if name not in {*given, *filled})
 
 
-def _bindings(entry: SkillEntry, around: Surroundings, spot: Spot) -> Bindings:
+def _bindings(entry: SkillEntry, nameable: Nameable, spot: Spot) -> Bindings:
     bind: dict[str, dict[str, Mapping[str, Any]]] = {}
     for written, arguments in entry.bind.items():
         place = (BIND, written)
-        if (named := _tool_named(written, around, spot, place)) is None:
+        if (named := _tool_named(written, nameable, spot, place)) is None:
             continue
         server, tool = named
-        if not around.servers[server]:
+        if not nameable.servers[server]:
             spot.note(place, f"not used: server {server} is disabled")
         for argument, value in arguments.items():
             if not argument:
                 spot.problem((*place, argument), "the name of an argument is not empty")
-            _check_value(spot, (*place, argument), value, around.names())
+            _check_value(spot, (*place, argument), value, nameable.names())
         if arguments:
             bind.setdefault(server, {})[tool] = arguments
     return bind
 
 
-def _note_unused(entry: SkillEntry, around: Surroundings, spot_of: Callable[[str], Spot]) -> None:
+def _note_unused(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str], Spot]) -> None:
     hooked = any(getattr(entry, key) for key in HOOKS)
     if entry.hook_timeout is not None and not hooked:
         spot_of("hook_timeout").note(("hook_timeout",), f"not used: it goes with {' and '.join(HOOKS)}")
     if entry.internal_tools and not hooked and not entry.steps:
         spot_of(INTERNAL).note((INTERNAL,), "not used: only steps may call them, and there are none")
     for server in entry.internal_tools:
-        if around.servers.get(server) is False:
+        if nameable.servers.get(server) is False:
             spot_of(INTERNAL).note((INTERNAL, server), f"server {server} is disabled: its tools cannot be called")
 
 
@@ -345,9 +347,9 @@ def _refuse_without_steps(entry: SkillEntry, spot_of: Callable[[str], Spot]) -> 
             spot.problem((key,), "goes with steps, of which there are none: write some, or take it out")
 
 
-def _tool_named(text: str, around: Surroundings, spot: Spot, place: Place) -> tuple[str, str] | None:
+def _tool_named(text: str, nameable: Nameable, spot: Spot, place: Place) -> tuple[str, str] | None:
     """The server and the tool that `text` at `place` names; None where it is wrong."""
-    servers = [key for key in around.servers if text.startswith(f"{key}/")]
+    servers = [key for key in nameable.servers if text.startswith(f"{key}/")]
     if servers:
         server = max(servers, key=len)
         tool = text.removeprefix(f"{server}/")
@@ -360,24 +362,24 @@ def _tool_named(text: str, around: Surroundings, spot: Spot, place: Place) -> tu
         return None
     server, slash, _ = text.partition("/")
     if slash:
-        spot.problem(place, f"unknown server {server!r}: {did_you_mean(server, around.servers)}")
+        spot.problem(place, f"unknown server {server!r}: {did_you_mean(server, nameable.servers)}")
     elif text in _TOOLS_OF_OURS:
         spot.problem(place, "a step calls a tool of a server, or `skill: ID`; only clients activate skills")
-    elif text in around.skills:
+    elif text in nameable.skills:
         spot.problem(place, f"names no server: write SERVER/TOOL, or skill: {text}")
     else:
         key, separator, tool = text.partition(SEPARATOR)
-        instead = f"{key}/{tool}" if separator and key in around.servers else "SERVER/TOOL"
+        instead = f"{key}/{tool}" if separator and key in nameable.servers else "SERVER/TOOL"
         spot.problem(place, f"names no server: write {instead}")
     return None
 
 
-def _denied(around: Surroundings, server: str, tool: str) -> str:
-    return "is denied by black_tool_actions" if around.denied.get(server, NOTHING).allows(tool) else ""
+def _denied(nameable: Nameable, server: str, tool: str) -> str:
+    return "is denied by black_tool_actions" if nameable.denied.get(server, NOTHING).allows(tool) else ""
 
 
-def _not_granted(entry: SkillEntry, around: Surroundings, server: str, tool: str) -> str:
-    if denied := _denied(around, server, tool):
+def _not_granted(entry: SkillEntry, nameable: Nameable, server: str, tool: str) -> str:
+    if denied := _denied(nameable, server, tool):
         return denied
     lists = (entry.tool_list.get(server), entry.internal_tools.get(server))
     if any(listed is not None and (not listed or Allow.of(listed).allows(tool)) for listed in lists):

@@ -11,7 +11,7 @@ from proxy.config.headers import check_pass_headers, is_header_name
 from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILLS, Kind, ServerEntry
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.config.validation import Parts
-from proxy.core.catalogue import Skill
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.names import SEPARATOR, sanitised
 
 URLS = ("url", "httpUrl", "serverUrl")
@@ -46,10 +46,15 @@ def check_references(data: Mapping[str, Plain], findings: Findings) -> None:
     """Names the servers that skills and `black_tool_actions` speak of and that there are not."""
     if any(not isinstance(data.get(part, {}), dict) for part in SERVERS):
         return
-    known = [key for part in SERVERS for key, _ in _entries(data.get(part))]
+    known = servers_in(data)
     for place in _references(data):
         if place[-1] not in known:
             findings.problem(place, f"unknown server {place[-1]!r}: {did_you_mean(str(place[-1]), known)}")
+
+
+def servers_in(data: Mapping[str, Plain]) -> list[str]:
+    """The keys of the servers of a file, right or wrong."""
+    return [key for part in SERVERS for key, _ in _entries(data.get(part))]
 
 
 def check_prefixes(part: str, servers: Mapping[str, ServerEntry], limit: int, findings: Findings) -> None:
@@ -78,14 +83,14 @@ def check_prefixes(part: str, servers: Mapping[str, ServerEntry], limit: int, fi
             findings.problem(place if entry.prefix is None else (*place, "prefix"), what)
 
 
-def check_usefulness(parts: Parts, skills: Collection[Skill], findings: Findings) -> None:
-    """Notes what a right file has but that has no effect, or an unlikely one; `skills`: those that are offered."""
-    part = parts.servers_key
-    named = {server for skill in skills for server in skill.servers}
+def check_usefulness(parts: Parts, catalogue: Catalogue, findings: Findings) -> None:
+    """Notes what a right file has but that has no effect, or an unlikely one."""
+    part, skills = parts.servers_key, catalogue.skills
+    named = {server for skill in skills for server in skill.needs}
     for key, entry in parts.servers.items():
         if not entry.on:
             findings.note((part, key), f"disabled: it is not started{_going_without(key, skills)}")
-        elif named and key not in named:
+        elif named and key not in {*named, *catalogue.start_tools}:
             findings.note((part, key), "no skill names it: it is never started")
         for setting, value in (("timeout", entry.timeout), ("start_timeout", entry.start_timeout)):
             if value >= _UNLIKELY_SECONDS:
@@ -93,7 +98,7 @@ def check_usefulness(parts: Parts, skills: Collection[Skill], findings: Findings
 
 
 def _going_without(server: str, skills: Collection[Skill]) -> str:
-    names = [skill.id for skill in skills if server in skill.servers]
+    names = [skill.id for skill in skills if server in skill.needs]
     if not names:
         return ""
     return f"; skill {names[0]} goes without it" if len(names) == 1 else f"; skills {', '.join(names)} go without it"

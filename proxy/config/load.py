@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
-from proxy.config.acting import Spot, note_absent, start_steps
-from proxy.config.acting import Surroundings as Nameable
-from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness
+from proxy.config.acting import Nameable, Spot, note_absent, start_steps
+from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness, servers_in
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
 from proxy.config.expand import complaints, expand, in_a_path
@@ -101,29 +100,29 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     findings.folders = bool(parts.skill_paths)
     decided = {id_: entry.model_fields_set for id_, entry in parts.skills.items()}
     library = find(_roots(parts, around, findings), tuple(parts.servers), files, last, decided)
-    switched_on = {key: entry.on for key, entry in parts.servers.items()}
+    switched_on = dict.fromkeys(servers_in(data), True) | {key: entry.on for key, entry in parts.servers.items()}
     denied = {server: Allow.of(tools) for server, tools in parts.denied.items()}
-    variables = _expression_env(parts.proxy, around, findings)
+    readable = _expression_env(parts.proxy, around, findings)
     nameable = Nameable(switched_on, denied, parts.proxy.expression_env)
     offer = offered(parts.skills, library, nameable, environ, findings, parts.proxy.hook_timeout)
-    on_start = start_steps(parts.on_start, offer.around, findings)
+    on_start = start_steps(parts.on_start, offer.nameable, findings)
     profiles = profiles_of(parts, offer, findings)
     if findings.problems:
         raise Refused(findings.problems)
 
-    check_usefulness(parts, offer.skills, findings)
     enabled = {key: entry for key, entry in parts.servers.items() if entry.on}
+    catalogue = _catalogue(parts, enabled, offer.skills, on_start)
+    check_usefulness(parts, catalogue, findings)
+    note_absent(parts.on_start, (ON_START,), Spot(findings), offer.nameable, catalogue.by_id)
     limit = parts.proxy.max_event_size
     resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
-    secrets = frozenset({*token_values, *filter(None, (*around.env_file.values(), *variables.values()))}).union(
+    secrets = frozenset({*token_values, *filter(None, (*around.env_file.values(), *readable.values()))}).union(
         *(each.secrets for each in resolved.values())
     )
     masker = Masker(secrets)
     for key, each in resolved.items():
         if each.searched:
             findings.note((parts.servers_key, key, "command"), f"searched PATH={masker.mask(each.searched)}")
-    catalogue = _catalogue(parts, enabled, offer.skills, on_start)
-    note_absent(parts.on_start, (ON_START,), Spot(findings), offer.around, catalogue.by_id)
     if document.empty:
         findings.note((), "the file is empty: no servers and no skills")
     if not catalogue.skills:
@@ -136,7 +135,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         profiles=profiles,
         left_out=offer.left_out,
         unstartable={key: masker.mask(each.reason) for key, each in resolved.items() if each.server is None},
-        settings=_settings(parts.proxy, tokens, state_file, variables),
+        settings=_settings(parts.proxy, tokens, state_file, readable),
         secrets=secrets,
         notes=(*findings.notes, *library.notes, *offer.notes),
         empty=document.empty,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proxy.config.acting import NO_ACTS, Acts, Invoked, Spot, Surroundings, acts, note_absent
+from proxy.config.acting import NO_ACTS, Acts, Invoked, Nameable, Spot, acts, note_absent
 from proxy.config.contradictions import Relations, circles, clashing, described, impossible
 from proxy.config.library import FolderSkill, LeftOut, Library, alike, one_line, printable
 from proxy.config.models import ACTING, BIND, HOOKS, SKILLS, STEPS, SkillEntry
@@ -29,12 +29,12 @@ _MOST_NAMED = 8
 class Offered:
     """The skills of a configuration, in order; those that are not offered, each with one line of reason.
 
-    `around`: what steps may name. `notes`: what is worth saying of skills of folders, as lines of text.
+    `nameable`: what steps may name. `notes`: what is worth saying of skills of folders, as lines of text.
     """
 
     skills: tuple[Skill, ...]
     left_out: tuple[LeftOut, ...]
-    around: Surroundings
+    nameable: Nameable
     notes: tuple[str, ...] = ()
 
 
@@ -73,30 +73,30 @@ class _Candidate:
 def offered(
     entries: Mapping[str, SkillEntry],
     library: Library,
-    around: Surroundings,
+    nameable: Nameable,
     environ: Mapping[str, str],
     findings: Findings,
     hook_timeout: float,
 ) -> Offered:
     """The skills of the file, `entries` by id, and of `library`.
 
-    `around`: what steps may name but skills. What the file itself has wrong goes to `findings`; what a folder has wrong
-    costs that skill alone. `hook_timeout`: seconds that hooks may take which do not say otherwise.
+    `nameable`: what steps may name, skills aside. What the file itself has wrong goes to `findings`; what a folder has
+    wrong costs that skill alone. `hook_timeout`: seconds that hooks may take which do not say otherwise.
     """
     candidates, left_out = _merged(entries, library, findings)
     known = dict.fromkeys([*entries, *(one.id for one in (*library.skills, *library.left_out))])
     _check_names(candidates, known, findings)
-    around = replace(around, skills={id_: _as_invoked(candidates.get(id_)) for id_ in known})
+    nameable = replace(nameable, skills={id_: _as_invoked(candidates.get(id_)) for id_ in known})
     for id_, one in candidates.items():
         if not one.entry.model_fields_set.isdisjoint(ACTING):
-            candidates[id_] = _with_acts(one, around, findings)
+            candidates[id_] = _with_acts(one, nameable, findings)
 
     def leave_out(reasons: Mapping[str, str]) -> None:
         left_out.extend(LeftOut(id_, candidates.pop(id_).where, one_line(why)) for id_, why in reasons.items())
 
     absent = _absent({name for one in candidates.values() for name in one.entry.requires.bins}, environ)
     leave_out(
-        {id_: why for id_, one in candidates.items() if (why := _ineligible(one, around.servers, environ, absent))}
+        {id_: why for id_, one in candidates.items() if (why := _ineligible(one, nameable.servers, environ, absent))}
     )
     wrong = {id_: one.own.problems for id_, one in candidates.items() if one.own is not None and one.own.problems}
     left_out += [LeftOut.of(id_, printable(problems)) for id_, problems in wrong.items()]
@@ -110,9 +110,9 @@ def offered(
     _note_rivals(candidates, skills, findings)
     for one in candidates.values():
         for key in (*HOOKS, STEPS):
-            note_absent(getattr(one.entry, key), (key,), one.spot(key, findings), around, candidates)
+            note_absent(getattr(one.entry, key), (key,), one.spot(key, findings), nameable, candidates)
     own = [str(note) for one in candidates.values() if one.own is not None for note in printable(one.own.noted)]
-    return Offered(skills, tuple(left_out), around, tuple(own))
+    return Offered(skills, tuple(left_out), nameable, tuple(own))
 
 
 def _merged(
@@ -151,9 +151,9 @@ def _as_invoked(one: _Candidate | None) -> Invoked | None:
     return Invoked(bool(one.entry.steps), one.entry.parameters, one.found is not None)
 
 
-def _with_acts(one: _Candidate, around: Surroundings, findings: Findings) -> _Candidate:
+def _with_acts(one: _Candidate, nameable: Nameable, findings: Findings) -> _Candidate:
     own = replace(one, own=one.found.findings()) if one.found is not None else one
-    return replace(own, acts=acts(own.entry, around, lambda key: own.spot(key, findings)))
+    return replace(own, acts=acts(own.entry, nameable, lambda key: own.spot(key, findings)))
 
 
 def _note_rivals(candidates: Mapping[str, _Candidate], skills: Iterable[Skill], findings: Findings) -> None:

@@ -39,6 +39,7 @@ from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
+_STEPS = (*HOOKS, STEPS, PARALLEL, ON_START)
 _OF_STEPS = (BIND, "arguments", "parameters", "output_schema")
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
@@ -47,7 +48,7 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
             *("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
             *("tags", "required_capabilities", "requires_skills", "conflicts_with", "bins", "servers", "os"),
             *(SKILL_PATHS, PROFILES, "allowed_skills", "denied_skills", "capabilities", "active"),
-            *(*HOOKS, STEPS, PARALLEL, ON_START, "expression_env"),
+            *(*_STEPS, "expression_env"),
         ),
         "is empty: write [] for an empty list, or leave it out",
     ),
@@ -211,15 +212,21 @@ def _in_plain_words(error: ErrorDetails, place: Place) -> str:
             return f"must be text, not {kind_of(given)}"
         case "dict_type" | "model_type" | "mapping_type" | "model_attributes_type":
             return f"must be a mapping (key: value), not {kind_of(given)}{instead.of_no_mapping(place, given)}"
-        case "tuple_type" | "list_type" if isinstance(given, str):
-            return f"must be a list: write {instead.of_no_list(place, given)}"
         case "tuple_type" | "list_type":
-            return f"must be a list, not {kind_of(given)}"
+            return _about_no_list(place, given)
         case "literal_error":
             choices = error.get("ctx", {}).get("expected", "")
             return f"must be one of {choices}"
         case _:
             return error["msg"]
+
+
+def _about_no_list(place: Place, given: object) -> str:
+    if place[-1] in _STEPS:
+        return "must be a list of steps: write - tool: SERVER/TOOL below it"
+    if isinstance(given, str):
+        return f"must be a list: write {instead.of_no_list(place, given)}"
+    return f"must be a list, not {kind_of(given)}"
 
 
 def kind_of(value: object) -> str:

@@ -5,25 +5,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from proxy.core.catalogue import Allow, Catalogue, Skill, is_pattern
-from proxy.core.decision import Route, clashes, decide
-from proxy.core.inventory import Inventory, Offer
+from proxy.core.catalogue import NOTHING, Allow, Catalogue, Skill, is_pattern
+from proxy.core.decision import Route, clashes, decide, union
+from proxy.core.inventory import Inventory, Json, Offer, is_json, items
+from proxy.core.steps import Call, Parallel, Steps, calls
 
 _WORD = re.compile(r"[^\W\d_a-z]?[a-z]+|[^\W\d_a-z]+(?![a-z])|\d+")
 """A word of a name such as `get_time`, `getTime` or `git-log2`."""
+_ELSEWHERE = frozenset(
+    {"patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"}
+)
+"""Keys of a schema by which other arguments may be allowed than its properties have."""
 _ALIKE = 0.6
 """How like a misspelled name must be at least to the one that is suggested."""
 
 
 @dataclass(frozen=True)
 class SkillReport:
-    """What one skill grants, and what is wrong with it."""
+    """What one skill grants, what is wrong with it, and what is only worth knowing."""
 
     skill: Skill
     tools: tuple[Route, ...]
     resources: int
     prompts: int
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,28 +49,42 @@ class Report:
 def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Report:
     """Hold `catalogue` against the servers' offers; `failed`: the reason for each server that did not start."""
     skills = tuple(_skill(catalogue, skill, inventory, failed) for skill in catalogue.skills)
-    return Report(skills, tuple(_problems(catalogue, inventory, failed)), tuple(_notes(catalogue, inventory, skills)))
+    start = _Acting(inventory)
+    start.check_steps(catalogue.on_start)
+    problems = (*start.problems, *_problems(catalogue, inventory, failed))
+    return Report(skills, problems, (*start.notes, *_notes(catalogue, inventory, skills)))
 
 
 def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
     view = decide(catalogue, (skill.id,), inventory)
-    problems = [f"server {server} failed" for server in catalogue.servers_of([skill.id]) if server in failed]
+    problems = [f"server {server} failed" for server in catalogue.needed_by([skill.id]) if server in failed]
     for server, allow in skill.tools.items():
         if server in inventory:
-            names = [tool["name"] for tool in inventory[server].tools]
+            names = _tools(inventory[server])
             problems += [_unmatched(f"server {server}", entry, "tool", names) for entry in _idle(allow, names)]
     for kind, lists in (("resource", skill.resources), ("prompt", skill.prompts)):
         for server, allow in lists.items():
             if server in inventory:
                 names = _names(kind, inventory[server])
                 problems += [_unmatched(f"server {server}", entry, kind, names) for entry in _idle(allow, names)]
+    for server, allow in skill.internal.items():
+        if server in inventory:
+            names = _tools(inventory[server])
+            problems += [
+                f"internal_tools: {_unmatched(f'server {server}', e, 'tool', names)}" for e in _idle(allow, names)
+            ]
+    acting = _Acting(inventory)
+    acting.check(skill)
+    problems += acting.problems
     nothing = not (view.tools or view.resources or view.templates or view.skills or view.prompts)
     if catalogue.servers_of([skill.id]) and nothing and not problems:
         problems.append("it grants nothing: its servers offer nothing that it lists")
-    if not skill.servers and skill.usage is not None and not skill.usage.strip():
+    if not skill.servers and not acts(skill) and skill.usage is not None and not skill.usage.strip():
         problems.append("it grants nothing and has no usage guide")
     resources = len(view.resources) + len(view.templates) + len(view.skills)
-    return SkillReport(skill, tuple(view.tools.values()), resources, len(view.prompts), tuple(problems))
+    return SkillReport(
+        skill, tuple(view.tools.values()), resources, len(view.prompts), tuple(problems), tuple(acting.notes)
+    )
 
 
 def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Iterator[str]:
@@ -77,24 +97,89 @@ def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, s
         yield f"more than one tool, or prompt, would be shown as {name}: none of them is; set a prefix"
     for server, allow in catalogue.denied.items():
         if server in inventory:
-            names = [tool["name"] for tool in inventory[server].tools]
+            names = _tools(inventory[server])
             for entry in _idle(allow, names):
                 yield "black_tool_actions: " + _unmatched(f"server {server}", entry, "tool", names)
 
 
 def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport, ...]) -> Iterator[str]:
-    reached = {(route.server, route.original) for skill in skills for route in skill.tools}
+    shown = {(route.server, route.original) for skill in skills for route in skill.tools}
+    called = [catalogue.start_tools, *(skill.internal for skill in catalogue.skills)]
+    for skill in skills:
+        yield from (f"skill {skill.skill.id}: {note}" for note in skill.notes)
     for server in catalogue.servers:
         offer = inventory.get(server, Offer())
-        names = [tool["name"] for tool in offer.tools]
-        unreached = [name for name in names if (server, name) not in reached and not catalogue.denies(server, name)]
-        if unreached:
+        names = _tools(offer)
+        allow = union(lists.get(server, NOTHING) for lists in called)
+        reached = [name for name in names if (server, name) in shown or allow.allows(name)]
+        if unreached := [name for name in names if name not in reached and not catalogue.denies(server, name)]:
             yield f"server {server}: no skill reaches {', '.join(unreached)}"
         if denied := [name for name in names if catalogue.denies(server, name)]:
             yield f"server {server}: denied to every skill: {', '.join(denied)}"
         for name in names:
-            if (server, name) in reached and catalogue.naming.altered(server, name):
+            if (server, name) in shown and catalogue.naming.altered(server, name):
                 yield f"server {server}: tool {name} is shown as {catalogue.naming.expose(server, name)}"
+
+
+class _Acting:
+    """What is wrong with steps and bindings, held against what servers offer; and what is only worth knowing."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self._inventory = inventory
+
+    def check(self, skill: Skill) -> None:
+        """Hold all that a skill does against the offers."""
+        for steps in (skill.on_activate, skill.on_offload, skill.workflow.steps if skill.workflow else ()):
+            self.check_steps(steps)
+        for server, tools in skill.bind.items():
+            for tool, arguments in tools.items():
+                where = f"bind {server}/{tool}"
+                if (schema := self._schema_of(server, tool, where)) is None:
+                    continue
+                for name in arguments:
+                    if name not in schema["properties"]:
+                        self.problems.append(f"{where}: {_no_argument(name, schema)}")
+
+    def check_steps(self, steps: Steps) -> None:
+        """Hold what a list of steps calls against the offers."""
+        for call in calls(steps):
+            if call.server and (schema := self._schema_of(call.server, call.tool, call.place)) is not None:
+                self._check_arguments(call, schema)
+
+    def _check_arguments(self, call: Call, schema: Json) -> None:
+        others = schema.get("additionalProperties")
+        for name in call.arguments:
+            if name not in schema["properties"] and others in {None, False}:
+                told = self.notes if others is None else self.problems
+                told.append(f"{call.place}: {call.target}: {_no_argument(name, schema)}")
+        for name in items(schema.get("required")):
+            if name not in call.arguments:
+                self.problems.append(f"{call.place}: {call.target} needs the argument {name}")
+
+    def _schema_of(self, server: str, tool: str, where: str) -> Json | None:
+        """The schema of what a tool takes, where its properties tell it all; a tool that is not offered is named."""
+        if server not in self._inventory:
+            return None
+        offer = self._inventory[server]
+        definition = next((each for each in offer.tools if each["name"] == tool), None)
+        if definition is None:
+            self.problems.append(f"{where}: {_unmatched(f'server {server}', tool, 'tool', _tools(offer))}")
+            return None
+        schema = definition.get("inputSchema")
+        if not is_json(schema) or not is_json(schema.get("properties")) or not _ELSEWHERE.isdisjoint(schema):
+            return None
+        return schema
+
+
+def _no_argument(name: str, schema: Json) -> str:
+    close = _nearest(name, list(schema["properties"]))
+    return f"there is no argument {name}" + (f"; the nearest is {close}" if close else "")
+
+
+def _tools(offer: Offer) -> list[str]:
+    return [tool["name"] for tool in offer.tools]
 
 
 def _idle(allow: Allow, names: list[str]) -> list[str]:
@@ -146,3 +231,36 @@ def grants(skill: Skill) -> Iterator[str]:
     """A skill's tool list as it is in force after merges, by server: `git: git_status, git_log`, `time: all`."""
     for server, allow in skill.tools.items():
         yield f"{server}: {'all' if allow.everything else ', '.join(allow.entries)}"
+
+
+def acts(skill: Skill) -> bool:
+    """Whether a skill does something by itself."""
+    return bool(skill.hooked or skill.internal or skill.bind or skill.workflow)
+
+
+def deeds(skill: Skill) -> Iterator[str]:
+    """What a skill does by itself, a line each: hooks, what it runs when it is invoked, internal tools, bindings."""
+    for when, steps in (("on activation", skill.on_activate), ("on offloading", skill.on_offload)):
+        if steps:
+            yield f"{when} calls {in_order(steps)}"
+    if skill.workflow is not None:
+        given = ", ".join(_parameters(skill.workflow.parameters))
+        yield f"invoked with {given or 'nothing'} calls {in_order(skill.workflow.steps)}"
+    for server, allow in skill.internal.items():
+        yield f"internal tools of {server}: {'all' if allow.everything else ', '.join(allow.entries)}"
+    for server, tools in skill.bind.items():
+        for tool, arguments in tools.items():
+            yield f"fills in {server}/{tool}: {', '.join(arguments)}"
+
+
+def in_order(steps: Steps) -> str:
+    """What steps call, one after the other, those side by side joined by `|`."""
+    return ", ".join(
+        " | ".join(call.target for call in step.steps) if isinstance(step, Parallel) else step.target for step in steps
+    )
+
+
+def _parameters(schema: Json) -> Iterator[str]:
+    properties, required = schema.get("properties"), items(schema.get("required"))
+    for name in properties if is_json(properties) else ():
+        yield name if name in required else f"{name} (optional)"

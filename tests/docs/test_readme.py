@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.load import load
-from proxy.config.models import ProfileEntry, ProxyBlock, ServerEntry, SkillEntry
+from proxy.config.models import ProfileEntry, ProxyBlock, ServerEntry, SkillEntry, StepEntry
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def test_every_setting_is_in_the_reference():
     """Every key of the configuration stands in the README."""
     keys = {
         field.alias or name
-        for part in (ServerEntry, SkillEntry, ProfileEntry, ProxyBlock)
+        for part in (ServerEntry, SkillEntry, StepEntry, ProfileEntry, ProxyBlock)
         for name, field in part.model_fields.items()
     }
     assert {key for key in keys if f"`{key}`" not in README} <= {"envFile"}
