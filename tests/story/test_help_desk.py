@@ -265,13 +265,13 @@ async def test_the_customer_is_loaded_once_before_the_first_call_and_not_before_
     assert desk.calls() == [("find_customer", "done"), ("open_case", "done")]
 
 
-async def test_calls_that_race_share_one_start(tmp_path: Path, namespace: str) -> None:
+async def test_calls_that_race_share_one_start(tmp_path: Path) -> None:
     """Of the scope, and of the skills that are active from the start; all of them wait for its end."""
-    desk = desk_of(tmp_path, namespace)
+    desk = desk_of(tmp_path, "dana")
     desk.hangs("find_customer")
     answers: list[Json] = []
     file = configured(tmp_path, active=True)
-    async with connected(stdio_program(file, "--namespace", namespace)) as peer, anyio.create_task_group() as tasks:
+    async with connected(stdio_program(file, "--namespace", "dana")) as peer, anyio.create_task_group() as tasks:
         for _ in range(3):
             aside(tasks, lambda: peer.skill("list"), answers)
         await desk.until_begun("find_customer")
@@ -297,13 +297,11 @@ async def test_a_start_that_fails_is_said_and_tried_again(url: str, desk: Desk, 
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_skill_that_is_active_from_the_start_and_cannot_begin(
-    tmp_path: Path, namespace: str, mode: str
-) -> None:
+async def test_a_skill_that_is_active_from_the_start_and_cannot_begin(tmp_path: Path, mode: str) -> None:
     """Is not active any more: the first call says why, and it can be activated when the reason is gone."""
-    desk = desk_of(tmp_path, namespace)
+    desk = desk_of(tmp_path, "dana")
     desk.fails("open_case")
-    async with connected(stdio_program(configured(tmp_path, active=True), "--namespace", namespace), mode) as peer:
+    async with connected(stdio_program(configured(tmp_path, active=True), "--namespace", "dana"), mode) as peer:
         told = await peer.skill("list")
         assert all(word in text_of(told) for word in ("case", "desk/open_case", FIRE)), told
         assert current(told) == []
@@ -612,16 +610,16 @@ async def test_a_step_of_a_run_fails(url: str, desk: Desk, mode: str, tool: str,
         assert len((await briefing(peer))["orders"]) == 2
 
 
-async def test_a_server_of_a_step_that_does_not_start(tmp_path: Path, namespace: str) -> None:
+async def test_a_server_of_a_step_that_does_not_start(tmp_path: Path) -> None:
     """Is a reason like any other; once it starts, the run succeeds."""
-    desk = desk_of(tmp_path, namespace)
+    desk = desk_of(tmp_path, "dana")
     file = configured(tmp_path)
     data = yaml.safe_load(file.read_text(encoding="utf-8"))
     command = Path(sys.executable).with_name("mcp-server-time")
     go = tmp_path / "go"
     data["servers"]["time"] = {"command": "sh", "args": ["-c", f'test -e "{go}" && exec "{command}"']}
     file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
-    async with connected(stdio_program(file, "--namespace", namespace)) as peer:
+    async with connected(stdio_program(file, "--namespace", "dana")) as peer:
         assert is_failure(await invoke(peer, "briefing", {"topic": "t"}), "clock", "time/get_current_time")
         assert desk.calls("track_order") == []
         go.touch()
@@ -674,10 +672,10 @@ async def test_a_question_of_a_step_reaches_the_client_of_the_run(url: str, mode
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_question_of_a_step_over_stdio(tmp_path: Path, mode: str, namespace: str) -> None:
-    desk_of(tmp_path, namespace)
+async def test_a_question_of_a_step_over_stdio(tmp_path: Path, mode: str) -> None:
+    desk_of(tmp_path, "dana")
     user = Painter()
-    async with answering(stdio_program(configured(tmp_path), "--namespace", namespace), mode, user) as peer:
+    async with answering(stdio_program(configured(tmp_path), "--namespace", "dana"), mode, user) as peer:
         await asks(peer, user)
 
 
@@ -800,11 +798,11 @@ async def by_end_of_input(served: Program) -> None:
 @pytest.mark.parametrize("hanging", [False, True])
 @pytest.mark.parametrize("way", [by_sigterm, by_end_of_input])
 async def test_the_end_of_the_proxy_closes_the_case(
-    tmp_path: Path, namespace: str, way: Callable[[Program], Awaitable[None]], *, hanging: bool
+    tmp_path: Path, way: Callable[[Program], Awaitable[None]], *, hanging: bool
 ) -> None:
     """Within its 5 seconds; a desk that hangs does not hold it up."""
-    desk = desk_of(tmp_path, namespace)
-    async with serving(configured(tmp_path), "--namespace", namespace) as served:
+    desk = desk_of(tmp_path, "dana")
+    async with serving(configured(tmp_path), "--namespace", "dana") as served:
         await served.greet()
         assert current(await served.activate("case")) == ["case"]
         if hanging:
@@ -817,17 +815,17 @@ async def test_the_end_of_the_proxy_closes_the_case(
     assert [status for status, _ in desk.cases()] == ["open" if hanging else "closed"]
 
 
-async def test_a_kept_scope_goes_on_after_a_restart(tmp_path: Path, namespace: str) -> None:
+async def test_a_kept_scope_goes_on_after_a_restart(tmp_path: Path) -> None:
     """With state in a file: the customer and the case are still known, and nothing is opened or closed in between."""
-    desk = desk_of(tmp_path, namespace)
+    desk = desk_of(tmp_path, "dana")
     file = configured(tmp_path, state={"backend": "sqlite", "path": "state.db"})
     with http_proxy(file) as proxy:
-        async with connected(proxy.namespace(namespace)) as peer:
+        async with connected(proxy.namespace("dana")) as peer:
             await peer.skill("activate", "case")
             await peer.call("desk__add_note", {"text": "before"})
     assert desk.cases() == [("open", None)]
     with http_proxy(file) as proxy:
-        async with connected(proxy.namespace(namespace)) as peer:
+        async with connected(proxy.namespace("dana")) as peer:
             assert set(CASE_TOOLS) < set(await peer.tools())
             await peer.call("desk__add_note", {"text": "after"})
             notes = (await peer.call("desk__recent_notes"))["structuredContent"]["notes"]
