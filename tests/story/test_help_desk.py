@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ GUARDED: Json = {
         {"tool": "desk/track_order", "arguments": {"order_id": "{{ steps.orders.orders[0].id }}"}},
     ],
 }
+HASTY: Json = {
+    "desc": "Has no patience.",
+    "internal_tools": {"desk": ["open_case"]},
+    "on_activate": [{"tool": "desk/open_case", "arguments": {"customer_id": HEAP_CUSTOMER, "subject": "s"}}],
+    "hook_timeout": 0.2,
+}
+LOOKING: Json = {"desc": "Looks at orders, of whichever customer.", "tool_list": {"desk": ["list_orders"]}}
+RIVAL: Json = {**LOOKING, "bind": {"desk/list_orders": {"customer_id": 1}}}
+TRIALS: Json = {
+    "careful": CAREFUL,
+    "asking": ASKING,
+    "guarded": GUARDED,
+    "hasty": HASTY,
+    "looking": LOOKING,
+    "rival": RIVAL,
+}
+"""Skills beside those that are shipped."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,7 @@ def configured(folder: Path, *, active: bool = False, **proxy: Any) -> Path:
     script, *_ = shipped["servers"]["desk"]["args"]
     arguments = [script, "--moods", str(folder), str(folder / "desk.db")]
     shipped["servers"]["desk"] |= {"args": arguments, "cwd": str(ROOT)}
-    skills = shipped["skill_configs"] | {"careful": CAREFUL, "asking": ASKING, "guarded": GUARDED}
+    skills = shipped["skill_configs"] | TRIALS
     skills["case"]["active"] = active
     return write_config(
         folder / "help-desk.yaml",
@@ -417,6 +435,54 @@ async def test_offloading_waits_for_the_activation(url: str, desk: Desk) -> None
     assert [status for status, _ in desk.cases()] == ["closed"]
 
 
+async def test_two_activations_at_a_time_open_one_case(url: str, desk: Desk) -> None:
+    desk.hangs("open_case")
+    answers: list[Json] = []
+    async with connected(url) as one, connected(url, "legacy") as two, anyio.create_task_group() as tasks:
+        for peer in (one, two):
+            aside(tasks, partial(peer.skill, "activate", "case"), answers)
+        await desk.until_begun("open_case")
+        desk.works("open_case")
+        await until(lambda: len(answers) == 2)
+    assert [current(answer) for answer in answers] == [["case"], ["case"]]
+    assert desk.calls("open_case") == [("open_case", "done")]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_server_hangs_in_a_hook(url: str, desk: Desk, mode: str) -> None:
+    """Its time is over at some point: the call is cancelled, and the activation fails."""
+    desk.hangs("open_case")
+    async with connected(url, mode) as peer:
+        assert is_failure(await peer.skill("activate", "hasty"), "hasty", "desk/open_case", "0.2 s")
+        await until(lambda: desk.calls("open_case") == [("open_case", "cancelled")])
+        assert current(await peer.skill("list")) == []
+        desk.works("open_case")
+        assert current(await peer.skill("activate", "case")) == ["case"]
+
+
+async def test_the_end_of_an_idle_scope_closes_its_case(tmp_path: Path, raw: Raw) -> None:
+    desk = desk_of(tmp_path, "dana")
+    with http_proxy(configured(tmp_path, scope_idle=0.2), environ={"HELP_DESK_CUSTOMER": "dana"}) as proxy:
+        headers = await raw.open(proxy.url)
+        await raw.skill(proxy.url, headers, "activate", "case")
+        await until(lambda: desk.cases() == [("closed", "offloaded: scope_ended")])
+        assert desk.calls("close_case") == [("close_case", "done")]
+
+
+async def test_a_skill_that_the_configuration_no_longer_has_closes_its_case(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path, "dana")
+    file = configured(tmp_path)
+    async with connected(stdio_program(file, "--namespace", "dana"), "legacy") as peer:
+        await peer.skill("activate", "case")
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        del data["skill_configs"]["case"]
+        file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        await peer.wire.until_notices(2)
+        await until(lambda: [status for status, _ in desk.cases()] == ["closed"])
+        assert not set(CASE_TOOLS) & set(await peer.tools())
+    assert desk.calls("close_case") == [("close_case", "done")]
+
+
 # --- bindings --------------------------------------------------------------------------------------------------------
 
 
@@ -441,6 +507,30 @@ async def test_an_agent_works_as_one_customer_without_knowing_the_id(url: str, d
         assert desk.calls() == heard
         of_another = await peer.call("desk__refund", {"order_id": 11})
         assert is_failure(of_another, f"customer {desk.customer_id} has no order 11")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_binding_holds_whoever_else_grants_the_tool(url: str, desk: Desk, mode: str) -> None:
+    """As long as its skill is active."""
+    async with connected(url, mode) as peer:
+        await peer.skill("activate", "looking")
+        assert len((await peer.call("desk__list_orders", {"customer_id": 1}))["structuredContent"]["orders"]) == 3
+        await peer.skill("activate", "case")
+        assert is_failure(await peer.call("desk__list_orders", {"customer_id": 1}), "customer_id", "case")
+        assert len((await peer.call("desk__list_orders"))["structuredContent"]["orders"]) == 2
+        await peer.skill("offload", "case")
+        assert len((await peer.call("desk__list_orders", {"customer_id": 1}))["structuredContent"]["orders"]) == 3
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_two_skills_that_bind_differently_cannot_be_active_together(url: str, desk: Desk, mode: str) -> None:
+    """The second one is refused before anything runs for it."""
+    async with connected(url, mode) as peer:
+        await peer.skill("activate", "rival")
+        assert is_failure(await peer.skill("activate", "case"), "case", "rival")
+        assert desk.calls("open_case") == []
+        await peer.skill("offload", "rival")
+        assert current(await peer.skill("activate", "case")) == ["case"]
 
 
 # --- invoking --------------------------------------------------------------------------------------------------------
@@ -499,6 +589,35 @@ async def test_the_sources_are_asked_side_by_side(url: str, desk: Desk) -> None:
         desk.works("list_orders")
         await peer.wire.until(lambda: ("late", "completed") in stages(peer))
     assert answers[0]["structuredContent"]["success"] is True
+
+
+async def test_who_approves_one_tool_approves_no_more(url: str) -> None:
+    """`SKILL` can open a case, so it is not harmless; what `SKILL_INVOKE` runs here only reads."""
+    async with connected(url) as peer:
+        await briefing(peer)
+        await invoke(peer, "guarded")  # from now on all tools are known
+        hints = {tool["name"]: tool["annotations"] for tool in await peer.definitions()}
+    assert (hints["SKILL"]["destructiveHint"], hints["SKILL_INVOKE"].get("destructiveHint")) == (True, False)
+    assert hints["SKILL_INVOKE"]["readOnlyHint"] is True
+
+
+async def test_every_run_is_recorded_once(tmp_path: Path) -> None:
+    """With what became of it; `runs list` shows them, the newest first."""
+    desk = desk_of(tmp_path, "dana")
+    file = configured(tmp_path, state={"backend": "sqlite", "path": "state.db"})
+    async with connected(stdio_program(file, "--namespace", "dana"), "legacy") as peer:
+        await briefing(peer)
+        desk.fails("track_order")
+        await invoke(peer, "briefing", {"topic": "t"})
+        await invoke(peer, "briefing", {"topic": 5})  # is no run: nothing has run
+        desk.hangs("list_orders")
+        await given_up(desk, "list_orders", lambda: invoke(peer, "briefing", {"topic": "t"}))
+        desk.works("list_orders")
+    done = await anyio.run_process(program("runs", "list", "--config", file, "--json"), cwd=ROOT)
+    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [run["skill"] for run in runs] == ["briefing"] * 3
+    assert [run["status"] for run in runs] == ["cancelled", "failed", "completed"]
+    assert [step["name"] for step in runs[2]["steps"]][-2:] == ["late", "notes"]
 
 
 WRONG: dict[str, Json] = {"topic": {}, "days": {"topic": "t", "days": "many"}, "x": {"topic": "t", "x": 1}}
@@ -793,6 +912,25 @@ async def by_sigterm(served: Program) -> None:
 async def by_end_of_input(served: Program) -> None:
     assert served.process.stdin is not None
     await served.process.stdin.aclose()
+
+
+@pytest.mark.parametrize("way", [by_sigterm, by_end_of_input])
+async def test_the_end_of_the_proxy_during_a_run(tmp_path: Path, way: Callable[[Program], Awaitable[None]]) -> None:
+    """The run ends with it, at the server too, and the case is closed."""
+    desk = desk_of(tmp_path, "dana")
+    async with serving(configured(tmp_path), "--namespace", "dana") as served:
+        await served.greet()
+        await served.activate("case")
+        desk.hangs("list_orders")
+        run = {"skill_name": "briefing", "arguments": {"topic": "t"}}
+        await served.ask("tools/call", name="SKILL_INVOKE", arguments=run)
+        await desk.until_begun("list_orders")
+        await way(served)
+        assert await served.ended() == 0
+        await served.rest()
+        assert served.is_clean()
+    assert [status for status, _ in desk.cases()] == ["closed"]
+    assert desk.calls("list_orders", "track_order") == [("list_orders", "cancelled")]
 
 
 @pytest.mark.parametrize("hanging", [False, True])
