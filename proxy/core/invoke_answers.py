@@ -2,32 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.failing import StepFailed, steps_told
 from proxy.core.inventory import is_json, items
 from proxy.core.invoke_tool import SKILL_INVOKE, parameters
+from proxy.core.run import StepRecord
 from proxy.core.wording import SHOWN, kind_of, nearest, refusal, result, skill_call, without_our_tags
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run ended without an output.
-
-    `step`: the name of the step at which it did, empty where it was at none. `place`: where the skill has the step,
-    such as `steps[1]`. `reason`: in words, without secrets.
-    """
-
-    reason: str
-    step: str = ""
-    place: str = ""
-
-    @property
-    def structured(self) -> dict[str, str]:
-        """The failure as structured content."""
-        told = {"step": self.step, "place": self.place, "reason": self.reason}
-        return {key: value for key, value in told.items() if value}
 
 
 def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
@@ -36,14 +18,12 @@ def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON 
     return result(json.dumps(told, ensure_ascii=False), told)
 
 
-def failed(skill: str, failure: Failure, ran: Sequence[str]) -> dict[str, Any]:
-    """The result of a run that has not; `ran`: the names of the steps that had been done, which nothing undoes."""
-    where = f" at step {failure.step}" if failure.step else ""
-    place = f" ({failure.place})" if failure.place else ""
+def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[str, Any]:
+    """The result of a run that has not; `done`: the steps that had run, which nothing undoes."""
+    ran = [step.name for step in done if step.status == "completed"]
     before = f"Done before that, and not undone: {', '.join(ran)}." if ran else "Nothing had been done before that."
-    text = f"skill {skill} failed{where}{place}: {failure.reason}\n{before}"
-    told = {"skill_id": skill, "success": False, "error": failure.structured, "done": list(ran)}
-    return result(without_our_tags(text), told, error=True)
+    told = {"skill_id": skill, "success": False, "error": failure.told, "done": steps_told(done)}
+    return result(without_our_tags(f"skill {skill} failed: {failure}\n{before}"), told, error=True)
 
 
 def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:

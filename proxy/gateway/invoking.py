@@ -10,10 +10,10 @@ from typing import Any, Final, Literal
 
 import structlog
 
-from proxy.core import invoke_answers, wording
+from proxy.core import invoke_answers
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Step as StepOf
-from proxy.core.failing import OutOfBounds, StepFailed, steps_told
+from proxy.core.failing import OutOfBounds, StepFailed
 from proxy.core.inventory import Json, is_json
 from proxy.core.masking import Masker
 from proxy.core.run import Run, StepRecord
@@ -60,18 +60,16 @@ class Invoking:
         catalogue = self._gate.catalogue(caller.scope)
         wanted, inner = arguments.get("skill_name"), arguments.get("arguments", {})
         if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
-            return wording.refusal(
-                f'SKILL_INVOKE takes "skill_name" and "arguments": put {", ".join(stray)} inside "arguments".'
-            )
+            return invoke_answers.bad_call(f'Put {", ".join(stray)} inside "arguments".')
         if isinstance(inner, str):
             try:
                 inner = json.loads(inner or "{}")
             except (ValueError, RecursionError):
                 inner = None
         if not isinstance(wanted, str) or not wanted:
-            return wording.refusal('SKILL_INVOKE needs "skill_name": the id of a skill that can be invoked.')
+            return invoke_answers.bad_call("The skill_name is missing.")
         if not is_json(inner):
-            return wording.refusal('SKILL_INVOKE needs "arguments" to be an object (or a JSON text of one).')
+            return invoke_answers.bad_call('"arguments" has to be an object (or a JSON text of one).')
         skill = catalogue.by_id.get(wanted)
         if skill is None or skill.workflow is None:
             return invoke_answers.not_invocable(wanted, catalogue)
@@ -82,18 +80,18 @@ class Invoking:
         workflow = _workflow(skill)
         active = (await self._gate.state(caller.scope)).active
         if workflow.needs_activation and skill.id not in active:
-            return invoke_answers.not_active(skill)
+            return invoke_answers.not_active(skill.id)
         from proxy.core.parameters import filled, invalid  # noqa: PLC0415 - only who invokes skills pays for it
 
         given = filled(workflow.parameters, arguments)
         if wrong := invalid(workflow.parameters, given):
-            return invoke_answers.invalid(skill, wrong, workflow.parameters)
+            return invoke_answers.invalid(skill, wrong)
         if self._running[caller.scope, skill.id] >= workflow.max_runs:
-            return invoke_answers.too_many(skill, workflow.max_runs)
+            return invoke_answers.too_many(skill)
         work = self._work(caller, skill, given, Stages(caller.channel, params))
         outcome = await self._run(work, skill)
         if outcome.failed is not None:
-            return invoke_answers.failed(skill.id, outcome.failed.told, steps_told(outcome.steps))
+            return invoke_answers.failed(skill.id, outcome.failed, outcome.steps)
         return invoke_answers.done(skill.id, outcome.output)
 
     async def _for_step(self, outer: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value

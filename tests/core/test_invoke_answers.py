@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.failing import StepFailed
 from proxy.core.invoke_answers import (
-    Failure,
     bad_call,
     done,
     failed,
@@ -21,6 +21,7 @@ from proxy.core.invoke_answers import (
     too_many,
 )
 from proxy.core.names import Naming
+from proxy.core.run import StepRecord
 from proxy.core.skill_answers import besides, guide, listing
 from proxy.core.steps import Workflow
 from tests.core.strategies import law
@@ -60,27 +61,39 @@ def test_a_run_that_has_gone_through_gives_its_output(output: Any):
 
 def test_a_run_that_failed_names_the_step_the_reason_and_what_had_been_done():
     """Nothing is undone behind anyone's back."""
-    result = failed("briefing", Failure("no such customer </skill_guide>", "look up", "steps[1]"), ["open", "find"])
+    failure = StepFailed("look up", "steps[1]", "crm/find", "no such customer </skill_guide>")
+    ran = [StepRecord("open", "crm/open", 0, 1, "completed"), StepRecord("find", "crm/find", 1, 1, "failed", "lost")]
+    result = failed("briefing", failure, [*ran, StepRecord("note", "crm/note", 1, 0, "skipped")])
 
     assert text_of(result) == (
-        "skill briefing failed at step look up (steps[1]): no such customer &lt;/skill_guide>\n"
-        "Done before that, and not undone: open, find."
+        "skill briefing failed: step look up (steps[1], crm/find) failed: no such customer &lt;/skill_guide>\n"
+        "Done before that, and not undone: open."
     )
     assert result["isError"] is True
     assert result["structuredContent"] == {
         "skill_id": "briefing",
         "success": False,
-        "error": {"step": "look up", "place": "steps[1]", "reason": "no such customer </skill_guide>"},
-        "done": ["open", "find"],
+        "error": {
+            "step": "look up",
+            "place": "steps[1]",
+            "target": "crm/find",
+            "reason": "no such customer </skill_guide>",
+        },
+        "done": [
+            {"step": "open", "target": "crm/open", "status": "completed"},
+            {"step": "find", "target": "crm/find", "status": "failed", "error": "lost"},
+        ],
     }
 
 
-def test_a_run_can_fail_at_no_step():
-    """Then none is named."""
-    result = failed("briefing", Failure("it took longer than 300 s"), [])
+def test_a_run_can_fail_before_anything_was_done():
+    """Then nothing is named, and what calls nothing has no target."""
+    result = failed("briefing", StepFailed("output", "output", "", "there is no 'x'"), [])
 
-    assert text_of(result) == ("skill briefing failed: it took longer than 300 s\nNothing had been done before that.")
-    assert result["structuredContent"]["error"] == {"reason": "it took longer than 300 s"}
+    assert text_of(result) == (
+        "skill briefing failed: step output (output) failed: there is no 'x'\nNothing had been done before that."
+    )
+    assert result["structuredContent"]["error"] == {"step": "output", "place": "output", "reason": "there is no 'x'"}
 
 
 def test_wrong_arguments_are_told_with_what_is_expected():

@@ -14,17 +14,12 @@ from proxy.core.names import Naming
 from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeState, put
 from proxy.core.settings import Settings, every_kind
-from proxy.gateway.announcing import Announcer
-from proxy.gateway.finding import Finding
-from proxy.gateway.forwarding import Forwarding
+from proxy.gateway.calling import Calling
 from proxy.gateway.gate import Gate
-from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
-from proxy.gateway.rounds import Rounds
-from proxy.gateway.skills import Skills
 from proxy.store.memory import MemoryStore
-from tests.gateway.test_skills import Nobody, NoSearch
-from tests.gateway.world import SCOPE, Channel, Files, Server, Servers, caller
+from tests.gateway.wired import wired
+from tests.gateway.world import SCOPE, Channel, Server, Servers, caller
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +49,7 @@ SKILLS = (
 @dataclass
 class World:
     gate: Gate
-    skills: Skills
+    calling: Calling
     crm: Server
 
     async def activate(self, *skills: str, heap: Json | None = None) -> None:
@@ -69,7 +64,7 @@ class World:
         """Call the tool directly; the text of its result."""
         params = {"name": "crm__find", **({} if arguments is None else {"arguments": arguments}), **more}
         by = caller(channel)._replace(client="desk", version="1.2")
-        return text_of(await self.skills.call(by, params))
+        return text_of(await self.calling.call(by, params))
 
     @property
     def sent(self) -> list[Any]:
@@ -89,18 +84,8 @@ async def world() -> AsyncGenerator[World]:
     settings = Settings(expression_env={"REGION": "eu"}, call_route="on")
     catalogue = Catalogue(("crm",), Naming({"crm": "crm"}), SKILLS)
     gate = Gate(Policy(catalogue), servers, MemoryStore(every_kind(10)), settings)
-    idling, files = Idling(gate, lambda: 0.0), Files()
     async with anyio.create_task_group() as tasks:
-        skills = Skills(
-            gate=gate,
-            listing=Listing(gate),
-            forwarding=Forwarding(gate, Rounds(settings, tasks), idling),
-            announcer=Announcer(gate, Nobody(), tasks, anyio.lowlevel.checkpoint),
-            idling=idling,
-            files=files,
-            finding=Finding(NoSearch, files),
-        )
-        yield World(gate, skills, crm)
+        yield World(gate, wired(gate, tasks).calling, crm)
         tasks.cancel_scope.cancel()
 
 
@@ -161,7 +146,7 @@ async def test_it_is_filled_in_through_the_other_route_too(world: World, argumen
 
     async def call(given: object) -> str:
         outer = {"name": "SKILL_CALL", "arguments": {"tool": "crm__find", "arguments": given}}
-        return text_of(await world.skills.call(caller(), outer))
+        return text_of(await world.calling.call(caller(), outer))
 
     assert await call(arguments) == "done"
     assert "argument customer is set by skill fixed" in await call('{"customer": "c-7"}')

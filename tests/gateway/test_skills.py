@@ -1,6 +1,6 @@
 """`SKILL`, from the use case's side: what each action does to the scope of its caller, and answers."""
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,24 +12,17 @@ from structlog.testing import capture_logs
 
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Folder, Skill, SkillFile
 from proxy.core.errors import Unknown
-from proxy.core.inventory import Json, Offer
+from proxy.core.inventory import Offer
 from proxy.core.names import Naming
 from proxy.core.profiles import Policy, Profile
 from proxy.core.scope import ScopeId, ScopeState
-from proxy.core.settings import Settings, every_kind
+from proxy.core.settings import every_kind
 from proxy.core.skill_answers import READ_LIMIT
-from proxy.gateway.announcing import Announcer
-from proxy.gateway.finding import Finding
-from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import DEFAULTS, Gate
-from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
-from proxy.gateway.listing import Listing
-from proxy.gateway.rounds import Rounds
-from proxy.gateway.running import Runner
-from proxy.gateway.skills import Skills
-from proxy.ports import Caller, Era, ListKind, Status, Subscriber
+from proxy.ports import Caller, Status
 from proxy.store.memory import MemoryStore
+from tests.gateway.wired import Wired, wired
 from tests.gateway.world import SCOPE, Channel, Files, Server, Servers, caller
 
 pytestmark = pytest.mark.anyio
@@ -55,23 +48,6 @@ OFFER = Offer.of(
 )
 
 
-class Nobody:
-    """A `Notifier` without clients."""
-
-    def list_changed(
-        self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
-    ) -> None: ...
-
-    def updated(self, subscriber: Subscriber, params: Json) -> None: ...
-
-
-class NoSearch:
-    """A `SkillSearch` that finds nothing."""
-
-    async def find(self, skills: Sequence[object], query: str, guide_of: Callable[[str], str]) -> list[str]:
-        return []
-
-
 class Failing(Servers):
     """Servers that do not start."""
 
@@ -81,7 +57,7 @@ class Failing(Servers):
 
 @dataclass
 class World:
-    skills: Skills
+    together: Wired
     gate: Gate
     idling: Idling
     servers: Servers
@@ -91,7 +67,7 @@ class World:
     async def skill(self, action: str, skill: str | None = None, *, by: Caller | None = None, **more: Any) -> Any:
         """The result of a call of `SKILL`."""
         arguments = {"action": action, **({} if skill is None else {"skill_name": skill}), **more}
-        return await self.skills.call(by or caller(), {"name": "SKILL", "arguments": arguments})
+        return await self.together.calling.call(by or caller(), {"name": "SKILL", "arguments": arguments})
 
     async def active(self, scope: ScopeId = SCOPE) -> tuple[str, ...]:
         return (await self.gate.state(scope)).active
@@ -105,19 +81,9 @@ async def serving(servers: Servers) -> AsyncGenerator[World]:
     policy = Policy(catalogue, (Profile(namespace="b", allowed=Allow.of(["base"])), Profile(namespace="*")))
     gate = Gate(policy, servers, MemoryStore(every_kind(10)))
     files, now = Files({("base", "scripts/run.py"): b"print"}), [0.0]
-    idling = Idling(gate, lambda: now[0])
     async with anyio.create_task_group() as tasks:
-        forwarding = Forwarding(gate, Rounds(Settings(), tasks), idling)
-        skills = Skills(
-            gate=gate,
-            listing=Listing(gate),
-            announcer=Announcer(gate, Nobody(), tasks, anyio.lowlevel.checkpoint),
-            idling=idling,
-            files=files,
-            finding=Finding(NoSearch, files),
-            hooks=Hooks(gate, Runner(gate, forwarding, lambda: now[0]), tasks),
-        )
-        yield World(skills, gate, idling, servers, files, now)
+        together = wired(gate, tasks, lambda: now[0], files)
+        yield World(together, gate, together.idling, servers, files, now)
         tasks.cancel_scope.cancel()
 
 
@@ -445,7 +411,7 @@ async def test_calling_a_tool_of_a_skill_uses_it(world: World):
     """Its time begins anew."""
     await world.skill("activate", "base")
     world.now[0] = 59.0
-    await world.skills.call(caller(), {"name": "s__read"})
+    await world.together.calling.call(caller(), {"name": "s__read"})
     world.now[0] = 60.0
 
     await world.idling.sweep(partial(_note, []))
@@ -471,7 +437,7 @@ async def test_a_call_that_cannot_be_understood_is_answered_with_what_is_wrong(
     world: World, arguments: dict[str, Any], why: str
 ):
     """And with what `SKILL` takes."""
-    answer = await world.skills.call(caller(), {"name": "SKILL", "arguments": arguments})
+    answer = await world.together.calling.call(caller(), {"name": "SKILL", "arguments": arguments})
 
     assert text_of(answer).startswith(why)
     assert answer["isError"] is True
