@@ -18,6 +18,7 @@ from proxy.gateway.invoking import Invoking
 from proxy.gateway.listing import Listing
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.skills import Skills
+from proxy.gateway.stages import Stages
 from proxy.ports import Caller
 
 
@@ -72,27 +73,33 @@ class Calling:
         return name == SKILL_INVOKE or await self._invoked(caller, name) is not None
 
     async def _first(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what has to be done before the first call of a scope, then the call."""
+        """Do what has to be done before the first call of a scope, then the call.
+
+        Where that goes on to a server, the progress that the client hears of is the server's alone.
+        """
+        ours = params["name"] == SKILL or await self._may_ask(caller, params)
+        stages = Stages(caller.channel, params if ours else {})
         async with self._announcer.one_change(caller):
-            failed, dropped = await self._hooks.start(caller, params)
+            failed, dropped = await self._hooks.start(caller, stages)
         if failed is not None:
             return hook_answers.not_started(failed, (await self._gate.state(caller.scope)).active)
-        answer = await self._call(caller, params)
+        answer = await self._call(caller, params, stages)
         return hook_answers.with_dropped(answer, dropped) if params["name"] == SKILL else answer
 
-    async def _call(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call(self, caller: Caller, params: Mapping[str, Any], stages: Stages | None = None) -> dict[str, Any]:
+        stages = stages or Stages(caller.channel, params)
         name: str = params["name"]
         arguments: Mapping[str, Any] = params.get("arguments") or {}
         catalogue = self._gate.catalogue(caller.scope)
         if name == SKILL and catalogue.skills:
-            return await self._skills.call(caller, params)
+            return await self._skills.call(caller, arguments, stages)
         if name == SKILL_CALL and self._listing.shows_call_route(caller):
-            return await self._skill_call(caller, params, arguments)
+            return await self._skill_call(caller, params, arguments, stages)
         if catalogue.invocable:
             if name == SKILL_INVOKE:
-                return await self._invoking.invoke(caller, params, arguments)
+                return await self._invoking.invoke(caller, arguments, stages)
             if (skill := await self._invoked(caller, name)) is not None:
-                return await self._invoking.run(caller, params, skill, arguments)
+                return await self._invoking.run(caller, skill, arguments, stages)
         return await self._forwarding.call_tool(caller, params)
 
     async def _invoked(self, caller: Caller, name: object) -> Skill | None:
@@ -102,7 +109,7 @@ class Calling:
         return None if skill is None else self._gate.catalogue(caller.scope).by_id.get(skill)
 
     async def _skill_call(
-        self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]
+        self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any], stages: Stages
     ) -> dict[str, Any]:
         tool, inner = arguments.get("tool"), arguments.get("arguments", {})
         if stray := [name for name in arguments if name not in ("tool", "arguments")]:
@@ -119,5 +126,5 @@ class Calling:
         if not is_json(inner):
             return wording.refusal('SKILL_CALL needs "arguments" to be an object (or a JSON text of one).')
         if self._gate.catalogue(caller.scope).invocable and (skill := await self._invoked(caller, tool)) is not None:
-            return await self._invoking.run(caller, params, skill, inner)
+            return await self._invoking.run(caller, skill, inner, stages)
         return await self._forwarding.call_tool(caller, {**params, "name": tool, "arguments": inner}, direct=False)

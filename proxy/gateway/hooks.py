@@ -57,10 +57,10 @@ class Hooks:
         self._turns: dict[ScopeId, anyio.Lock] = {}
         self._ending: dict[ScopeId, list[anyio.Event]] = {}
 
-    async def activate(self, caller: Caller, params: Any, wanted: str) -> Change:  # noqa: ANN401 - a request's
+    async def activate(self, caller: Caller, stages: Stages, wanted: str) -> Change:
         """Make a skill active, and what it requires, once their hooks have done what they do.
 
-        `params`: of the client's request. Cancelled before that, nothing becomes active.
+        `stages`: of the client's request. Cancelled before that, nothing becomes active.
 
         Raises:
             TooManyScopes: the scope is new, and one too many.
@@ -74,13 +74,13 @@ class Hooks:
             if isinstance(planned, Blocked):
                 return Change(before, before, blocked=planned)
             joining = [catalogue.by_id[skill] for skill in planned.active if skill not in before.active]
-            failed = await self._begin(caller, Stages(caller.channel, params), joining)
+            failed = await self._begin(caller, stages, joining)
             if failed is not None:
                 return Change(before, await gate.state(scope), failed=failed)
             before, after, blocked = await self._commit(scope, wanted)
-            return await self._ended_with(caller, params, before, after, blocked)
+            return await self._ended_with(caller, stages, before, after, blocked)
 
-    async def offload(self, caller: Caller, params: Any, wanted: str) -> Change:  # noqa: ANN401 - a request's
+    async def offload(self, caller: Caller, stages: Stages, wanted: str) -> Change:
         """Take a skill away, and what nobody else requires; then their hooks do what they do.
 
         Raises:
@@ -97,19 +97,19 @@ class Hooks:
 
         async with self._turn(scope):
             before, after = await gate.changed(scope, end)
-            return await self._ended_with(caller, params, before, after, blocked)
+            return await self._ended_with(caller, stages, before, after, blocked)
 
     async def waits(self, scope: ScopeId) -> bool:
         """Whether something has to be done before the next call in a scope."""
         state = await self._gate.state(scope)
         return bool(state.due) or (not state.started and bool(self._gate.catalogue(scope).on_start))
 
-    async def start(self, caller: Caller, params: Any) -> tuple[HookFailed | None, list[HookFailed]]:  # noqa: ANN401
+    async def start(self, caller: Caller, stages: Stages) -> tuple[HookFailed | None, list[HookFailed]]:
         """Do what has to be done before a scope's first call; those who come meanwhile wait for it.
 
         What stands in the way of the call, and the hooks that failed of skills that are therefore not active any more.
         """
-        gate, scope, stages = self._gate, caller.scope, Stages(caller.channel, params)
+        gate, scope = self._gate, caller.scope
         dropped: list[HookFailed] = []
         async with self._turn(scope):
             catalogue, state = gate.catalogue(scope), await gate.state(scope)
@@ -126,7 +126,7 @@ class Hooks:
                 failed = None if one is None else await self._begin(caller, stages, [one])
                 if failed is None:
                     await gate.change(scope, lambda state, skill=skill: begun(state, [skill]))
-                elif await self._drop(caller, params, skill):
+                elif await self._drop(caller, stages, skill):
                     dropped.append(failed)
                 else:
                     return failed, dropped
@@ -197,7 +197,7 @@ class Hooks:
     async def _ended_with(
         self,
         caller: Caller,
-        params: Any,  # noqa: ANN401 - a request's
+        stages: Stages,
         before: ScopeState,
         after: ScopeState,
         blocked: Blocked | None,
@@ -206,12 +206,11 @@ class Hooks:
         gone = tuple(skill for skill in before.active if skill not in after.active)
         known = self._gate.catalogue(caller.scope).by_id
         ending = self._completed([known[skill] for skill in gone if skill in known], before)
-        stages = Stages(caller.channel, params)
         failed = [await self._hook(caller, stages, "offload", skill, "client") for skill in reversed(ending)]
         unended = tuple(one for one in failed if isinstance(one, HookFailed))
         return Change(before, after, blocked=blocked, gone=gone, unended=unended)
 
-    async def _drop(self, caller: Caller, params: Any, skill: str) -> bool:  # noqa: ANN401 - a request's
+    async def _drop(self, caller: Caller, stages: Stages, skill: str) -> bool:
         """Go on without a skill that was active from the start and could not begin; False where it has to stay."""
         has_to_stay = False
 
@@ -222,7 +221,7 @@ class Hooks:
             return state if after is None else after
 
         before, after = await self._gate.changed(caller.scope, go_on)
-        await self._ended_with(caller, params, before, after, None)
+        await self._ended_with(caller, stages, before, after, None)
         return not has_to_stay
 
     async def _start(self, caller: Caller, stages: Stages, catalogue: Catalogue) -> HookFailed | None:

@@ -55,8 +55,8 @@ class Invoking:
         self._running: Counter[tuple[ScopeId, str]] = Counter()
         runner.invoke = self._for_step
 
-    async def invoke(self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of `SKILL_INVOKE`; `params`: of the request, `arguments` of the tool."""
+    async def invoke(self, caller: Caller, arguments: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
+        """The result of `SKILL_INVOKE`; `stages`: of the request."""
         catalogue = self._gate.catalogue(caller.scope)
         wanted, inner = arguments.get("skill_name"), arguments.get("arguments", {})
         if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
@@ -73,10 +73,10 @@ class Invoking:
         skill = catalogue.by_id.get(wanted)
         if skill is None or skill.workflow is None:
             return invoke_answers.not_invocable(wanted, catalogue)
-        return await self.run(caller, params, skill, inner)
+        return await self.run(caller, skill, inner, stages)
 
-    async def run(self, caller: Caller, params: Mapping[str, Any], skill: Skill, arguments: Json) -> dict[str, Any]:
-        """The result of running a skill that can be invoked with `arguments`, for a request with `params`."""
+    async def run(self, caller: Caller, skill: Skill, arguments: Json, stages: Stages) -> dict[str, Any]:
+        """The result of running a skill that can be invoked with `arguments`; `stages`: of the request."""
         workflow = _workflow(skill)
         active = (await self._gate.state(caller.scope)).active
         if workflow.needs_activation and skill.id not in active:
@@ -88,7 +88,7 @@ class Invoking:
             return invoke_answers.invalid(skill, wrong)
         if self._running[caller.scope, skill.id] >= workflow.max_runs:
             return invoke_answers.too_many(skill)
-        work = self._work(caller, skill, given, Stages(caller.channel, params))
+        work = self._work(caller, skill, given, stages)
         outcome = await self._run(work, skill)
         if outcome.failed is not None:
             return invoke_answers.failed(skill.id, outcome.failed, outcome.steps)

@@ -20,6 +20,7 @@ from proxy.gateway.guides import guide_of
 from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
 from proxy.gateway.listing import Listing
+from proxy.gateway.stages import Stages
 from proxy.ports import Caller, SkillFiles
 
 log = structlog.stdlib.get_logger("proxy.gateway")
@@ -47,9 +48,9 @@ class Skills:
         self._finding = finding
         self._hooks = hooks
 
-    async def call(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a call of `SKILL`; `params`: those of the request."""
-        return await self._with_news(caller, await self._skill(caller, params, params.get("arguments") or {}))
+    async def call(self, caller: Caller, arguments: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
+        """Run a call of `SKILL`; `stages`: of the request."""
+        return await self._with_news(caller, await self._skill(caller, arguments, stages))
 
     async def _with_news(self, caller: Caller, answer: dict[str, Any]) -> dict[str, Any]:
         """`answer` with a word on skills that have been offloaded by themselves, which is said once."""
@@ -59,7 +60,7 @@ class Skills:
         await self._gate.change(caller.scope, told)
         return skill_answers.with_expired(answer, expired, self._gate.catalogue(caller.scope))
 
-    async def _skill(self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _skill(self, caller: Caller, arguments: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
         catalogue = self._gate.catalogue(caller.scope)
         usable = actions(catalogue)
         action = arguments.get("action")
@@ -73,20 +74,20 @@ class Skills:
             return wording.bad_arguments(f"Action {action} needs a skill_name.", usable)
         skill = catalogue.by_id.get(wanted)
         if action == "offload":
-            return await self._offload(caller, params, wanted)
+            return await self._offload(caller, stages, wanted)
         if skill is None:
             return wording.skill_not_found(action, wanted, catalogue, state.active)
         if action == "activate":
-            return await self._activate(caller, params, wanted)
+            return await self._activate(caller, stages, wanted)
         with self._idling.use(caller.scope, [wanted]):
             return await self._read(caller, skill, arguments, state)
 
-    async def _activate(self, caller: Caller, params: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    async def _activate(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
         """Make a skill active, then wait for its servers; the notice goes out before the result."""
         gate = self._gate
         with self._idling.use(caller.scope, [wanted]):
             async with self._announcer.one_change(caller):
-                change = await self._hooks.activate(caller, params, wanted)
+                change = await self._hooks.activate(caller, stages, wanted)
                 # The configuration may change while servers are waited for, and has perhaps since the skill was found.
                 if wanted in change.after.active and wanted in gate.catalogue(caller.scope).by_id:
                     await self._servers_of([*required(gate.catalogue(caller.scope), wanted), wanted], caller)
@@ -130,9 +131,9 @@ class Skills:
             skill, brought, state.active, again=again, with_schemas=schemas, call_route=call_route
         )
 
-    async def _offload(self, caller: Caller, params: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    async def _offload(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
         async with self._announcer.one_change(caller):
-            change = await self._hooks.offload(caller, params, wanted)
+            change = await self._hooks.offload(caller, stages, wanted)
         current = (await self._gate.state(caller.scope)).active
         if change.blocked is not None:
             catalogue = self._gate.catalogue(caller.scope)
