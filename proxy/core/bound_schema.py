@@ -83,6 +83,7 @@ class _Narrowing:
         self._values = values
         self._made: dict[tuple[str, _Doubt | None], str] = {}
         self._definitions: dict[str, dict[str, Any]] = {key: {} for key in _DEFINITIONS}
+        self._numbers = count(1)
         self._verbatim = False
         """Whether something refers to definitions in a way that is not followed here; all of them stay then."""
         self._doubts = 0
@@ -101,7 +102,7 @@ class _Narrowing:
         """A part of the schema that is about the same object; `doubt`: of the filled-in values."""
         if not is_json(part):
             return part
-        if "$id" in part:  # what it refers to is inside it
+        if _stands_alone(part):
             self._verbatim = True
             return part
         if doubt is not _Doubt.NONE and not self._fit(part, doubt):
@@ -221,7 +222,7 @@ class _Narrowing:
             self._doubts += key in self._doubtful
             return self._made[key]
         found = _found(self._schema, reference)
-        if found is None or (is_json(found) and "$id" in found):
+        if found is None or (found is not self._schema and _stands_alone(found)):
             self._verbatim = True
             return reference
         container, name = ("$defs", self._new_name()) if doubt is not None else self._place(reference)
@@ -242,8 +243,8 @@ class _Narrowing:
         return "$defs", self._new_name()
 
     def _new_name(self) -> str:
-        taken = {*self._definitions["$defs"], *(name for name, _ in _members(self._schema.get("$defs")))}
-        return next(name for number in count(1) if (name := f"given-{number}") not in taken)
+        taken = dict(_members(self._schema.get("$defs")))
+        return next(name for number in self._numbers if (name := f"given-{number}") not in taken)
 
     def _copied(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         """A part of the schema that is about other values, with what it refers to."""
@@ -251,7 +252,7 @@ class _Narrowing:
             return [self._copied(one) for one in cast("list[Any]", value)]
         if not is_json(value):
             return value
-        if "$id" in value:
+        if _stands_alone(value):
             self._verbatim = True
             return value
         out = {key: self._copied(of) for key, of in value.items()}
@@ -263,6 +264,11 @@ class _Narrowing:
 
 def _members(value: object) -> Iterable[tuple[str, Any]]:
     return value.items() if is_json(value) else ()
+
+
+def _stands_alone(part: object) -> bool:
+    """Whether a part of a schema is one of its own: what it refers to is inside it."""
+    return is_json(part) and isinstance(part.get("$id"), str)
 
 
 def _is_schema(value: object) -> bool:
@@ -279,7 +285,7 @@ def _found(schema: Json, reference: str) -> object:
     for step in reference.removeprefix("#/").split("/"):
         if isinstance(found, list):
             entries = cast("list[Any]", found)
-            found = entries[int(step)] if step.isdecimal() and int(step) < len(entries) else None
+            found = next((one for place, one in enumerate(entries) if str(place) == step), None)
         else:
             found = found.get(_unescaped(step)) if is_json(found) else None
     return found

@@ -322,8 +322,19 @@ ODD = [
             {"properties": {"a": 1}},
         ]
     },
+    {"$ref": f"#/allOf/{'9' * 5000}", "allOf": [{"properties": {"b": {"properties": {"$id": {"$ref": "#/allOf/0"}}}}}]},
     {"$ref": "#/allOf/9/x", "allOf": [{"$ref": "#/allOf/x"}, {"$ref": "#/allOf/0/$ref/y"}]},
 ]
+
+
+def test_a_name_for_a_copy_is_one_that_nothing_has():
+    """Also where the schema has definitions of that name."""
+    schema = {"$id": "https://example.com/root", "allOf": [{"$ref": "#"}], "$defs": {"given-1": {}, "given-2": {}}}
+
+    listed = without_bound(schema, {"a": 1})
+
+    assert listed["allOf"] == [{"$ref": "#/$defs/given-3"}]
+    assert listed["$defs"] == {"given-3": {"allOf": [{"$ref": "#/$defs/given-3"}]}}
 
 
 @pytest.mark.parametrize("schema", ODD)
