@@ -110,6 +110,42 @@ def test_a_skill_that_only_needs_what_is_not_here_is_good(tmp_path: Path, offlin
     assert "\nNot offered:\n  t: the program no-such is not on PATH\n" in done.stdout
 
 
+ACTING = {
+    **skill(),
+    "on_activate": [{"tool": "r/echo", "arguments": {"text": "hello"}}],
+    "internal_tools": {"r": ["echo", "fails"]},
+    "bind": {"r/echo": {"text": "{{ heap.said }}"}},
+    "parameters": {"what": {"type": "string", "required": True}},
+    "steps": [{"parallel": [{"tool": "r/echo", "arguments": {"text": "{{ params.what }}"}}, {"tool": "r/fails"}]}],
+}
+DEEDS = """\
+  on activation calls r/echo
+  invoked with what calls r/echo | r/fails
+  internal tools of r: echo, fails
+  fills in r/echo: text
+"""
+
+
+@pytest.mark.parametrize("offline", [["--offline"], []])
+def test_what_a_skill_does_by_itself_is_told(tmp_path: Path, record: Record, offline: list[str]):
+    """Beside what it grants; and what is done when a client comes."""
+    start = [{"tool": "r/echo", "arguments": {"text": "x"}}]
+    config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": ACTING}, on_scope_start=start)
+    done = check(config, *offline)
+    assert done.returncode == 0, done.stdout
+    assert f"skill s: grants nothing\n{DEEDS}" in done.stdout
+    assert "\n  before a client's first call: r/echo\n" in done.stdout
+
+
+def test_a_step_that_no_server_can_do_is_a_problem_of_its_skill(tmp_path: Path, record: Record):
+    """Named with its place, and the nearest name."""
+    steps = [{"tool": "r/ecko"}, {"tool": "r/echo"}]
+    config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": skill(r=[]) | {"steps": steps}})
+    done = check(config)
+    assert done.returncode == 1
+    assert "! steps[0]: server r offers no tool ecko; the nearest is echo" in done.stdout
+
+
 def test_a_skill_that_grants_nothing_is_a_problem(tmp_path: Path, record: Record):
     """A skill whose tools are all denied grants nothing, which nobody means."""
     config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": skill(r=["echo"])}, denied={"r": ["echo"]})

@@ -11,6 +11,7 @@ from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.names import Naming
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.core.settings import Settings
+from proxy.core.steps import Call, Workflow
 from proxy.ports import Status
 
 GIT = StdioServer(key="git", command="/bin/git")
@@ -154,6 +155,9 @@ def test_skills_are_told_by_what_became_of_them():
         {"tools": {"git": Allow.of(["x"])}},
         {"resources": {"git": Allow.of(["x"])}},
         {"prompts": {"git": Allow.of(["x"])}},
+        {"on_activate": (Call("on_activate[0]", "x", "git", "x"),)},
+        {"hook_timeout": 1.0},
+        {"workflow": Workflow((), {})},
     ],
 )
 def test_whatever_is_different_of_a_skill_it_has_changed(changed: dict[str, object]):
@@ -185,6 +189,16 @@ def test_settings_are_told_by_name():
     after = loaded(settings=Settings(list_wait=1.0, reload="off"), naming=Naming({}, limit=32))
 
     assert difference(before, after) == {"settings_changed": ["list_wait", "reload", "name_limit"]}
+
+
+def test_what_is_done_when_a_scope_starts_is_told_as_a_setting_and_applies_at_once():
+    """With the time that it may take, and the variables that expressions read."""
+    before, after = loaded(), loaded(settings=Settings(expression_env={"A": "1"}))
+    start = replace(after.catalogue, on_start=(Call("on_scope_start[0]", "x", "a", "x"),), start_timeout=1.0)
+    changes = difference(before, replace(after, catalogue=start))
+
+    assert changes == {"settings_changed": ["expression_env", "on_scope_start", "hook_timeout"]}
+    assert late(changes["settings_changed"]) == []
 
 
 def test_prefixes_are_told_of_servers_that_stay():

@@ -84,6 +84,9 @@ def test_every_field_has_a_description():
         *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
         {"proxy": {"scope_idle": {"session": 0.5, "namespace": 1, "principal": 2}}},
         {"proxy": {"state": {"backend": "sqlite", "path": "state.db"}}},
+        {"on_scope_start": [{"parallel": [{"tool": "a/b", "arguments": {"n": None, "m": [1, {"k": True}]}}]}]},
+        {"skill_configs": {"a": {"steps": [{"skill": "b", "for_each": [1, "x"], "when": False}], "output": 1.5}}},
+        {"skill_configs": {"a": {"bind": {"a/b": {"c": None}}, "internal_tools": {"a": "*"}, "parameters": {"p": {}}}}},
     ],
 )
 def test_the_schema_takes_what_the_program_takes(data):
@@ -109,6 +112,11 @@ def test_the_schema_takes_what_the_program_takes(data):
         *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
         {"proxy": {"scope_idle": {"namespace": "long"}}},
         {"proxy": {"state": {"backend": "redis"}}},
+        {"on_scope_start": [{"parallel": [{"tol": "a/b"}]}]},
+        {"skill_configs": {"a": {"steps": {"tool": "a/b"}}}},
+        {"skill_configs": {"a": {"on_activate": [{"tool": "a/b", "on_error": "stop"}]}}},
+        {"skill_configs": {"a": {"bind": {"a/b": ["c"]}}}},
+        {"skill_configs": {"a": {"activation": "sometimes"}}},
     ],
 )
 def test_the_schema_marks_what_the_program_refuses(data):

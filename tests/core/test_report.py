@@ -1,11 +1,15 @@
 """What `check` finds when it holds a configuration against what servers offer."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
-from proxy.core.report import SkillReport, grants, report
+from proxy.core.report import SkillReport, deeds, grants, report
+from proxy.core.steps import Call, Parallel, Workflow
 
 INVENTORY: Inventory = {
     "gh": Offer.of(
@@ -194,3 +198,136 @@ def test_what_a_skill_grants_is_a_line_for_each_server():
     """As it is in force after merges."""
     assert list(grants(skill({"gh": Allow.of(["a", "b*"]), "gl": EVERYTHING}))) == ["gh: a, b*", "gl: all"]
     assert not list(grants(skill()))
+
+
+# --- what skills do by themselves -------------------------------------------------------------------------------------
+
+STRICT = {"type": "object", "properties": {"query": {}, "limit": {}}, "required": ["query"]}
+DESK: Inventory = {
+    "gh": Offer.of(
+        tools=[
+            {"name": "find", "inputSchema": STRICT},
+            {"name": "close", "inputSchema": {**STRICT, "additionalProperties": False}},
+            {"name": "open", "inputSchema": {**STRICT, "additionalProperties": True}},
+            {"name": "any", "inputSchema": {"type": "object"}},
+            {"name": "either", "inputSchema": {**STRICT, "anyOf": [{"properties": {"other": {}}}]}},
+            {"name": "unused"},
+        ]
+    )
+}
+TOOLS = ("find", "close", "open", "any", "either")
+
+
+def acting(*steps: Call | Parallel, bind: dict[str, dict[str, object]] | None = None, **more: Any) -> Skill:
+    """A skill that does these steps when it is invoked, and may call all tools of `gh` that it needs."""
+    workflow = Workflow(steps, {"type": "object", "properties": {"q": {}, "n": {}}, "required": ["q"]})
+    tools: dict[str, Any] = {"internal": {"gh": Allow(entries=TOOLS)}} | more
+    return Skill("s", "S", "", "", workflow=workflow if steps else None, bind={"gh": bind} if bind else {}, **tools)
+
+
+def call(tool: str, *arguments: str, place: str = "steps[0]") -> Call:
+    return Call(place, tool, "gh", tool, arguments=dict.fromkeys(arguments, 1))
+
+
+def held(one: Skill) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = report(catalogue(one), DESK, {})
+    return found.skills[0].problems, tuple(note for note in found.notes if note.startswith("skill s: "))
+
+
+@pytest.mark.parametrize(
+    ("one", "problem"),
+    [
+        (call("fnd", "query"), "steps[0]: server gh offers no tool fnd; the nearest is find"),
+        (Parallel("steps[0]", (call("fnd"),)), "steps[0]: server gh offers no tool fnd; the nearest is find"),
+        (call("find", "limit"), "steps[0]: gh/find needs the argument query"),
+        (call("either", "other"), None),
+        (call("close", "query", "limt"), "steps[0]: gh/close: there is no argument limt; the nearest is limit"),
+        (call("close", "query", "zzz"), "steps[0]: gh/close: there is no argument zzz"),
+        (call("open", "query", "limt"), None),
+        (call("any", "limt"), None),
+        (call("find", "query", "limit"), None),
+        (Call("steps[0]", "s", skill="fnd"), None),
+        (Call("steps[0]", "s", "gl", "fnd"), None),
+    ],
+)
+def test_a_step_is_held_against_what_its_server_offers(one: Call | Parallel, problem: str | None):
+    """Where the schema of a tool tells what it takes; nothing is said of servers that are not there."""
+    assert held(acting(one)) == ((problem,) if problem else (), ())
+
+
+def test_an_argument_that_a_tool_may_not_know_is_worth_knowing():
+    """Its schema allows others than it names."""
+    assert held(acting(call("find", "query", "limt"))) == (
+        (),
+        ("skill s: steps[0]: gh/find: there is no argument limt; the nearest is limit",),
+    )
+
+
+def test_hooks_and_what_is_done_at_the_start_are_held_against_the_offers_too():
+    one = acting(on_activate=(call("fnd", place="on_activate[0]"),), on_offload=(call("clse", place="on_offload[0]"),))
+    assert held(one)[0] == (
+        "on_activate[0]: server gh offers no tool fnd; the nearest is find",
+        "on_offload[0]: server gh offers no tool clse; the nearest is close",
+    )
+    start = (call("fnd", place="on_scope_start[0]"), call("find", "query", "zzz", place="on_scope_start[1]"))
+    found = report(replace(catalogue(one), on_start=start), DESK, {})
+    assert found.problems == ("on_scope_start[0]: server gh offers no tool fnd; the nearest is find",)
+    assert "on_scope_start[1]: gh/find: there is no argument zzz" in found.notes
+
+
+def test_internal_tools_and_bindings_are_held_against_the_offers():
+    one = acting(
+        call("any"),
+        internal={"gh": Allow.of(["any", "fnd", "zz*"]), "gl": EVERYTHING},
+        bind={"find": {"query": 1, "limt": 2}, "clse": {"a": 1}, "any": {"b": 2}},
+    )
+    assert held(one)[0] == (
+        "internal_tools: server gh offers no tool fnd; the nearest is find",
+        "internal_tools: server gh: the pattern zz* matches no tool",
+        "bind gh/find: there is no argument limt; the nearest is limit",
+        "bind gh/clse: server gh offers no tool clse; the nearest is close",
+    )
+
+
+def test_a_server_that_only_steps_need_and_that_failed_is_a_problem_of_the_skill():
+    found = report(catalogue(acting(call("any"))), {}, {"gh": "gone"})
+    assert found.skills[0].problems == ("server gh failed",)
+
+
+def test_a_tool_that_only_steps_call_is_reached_but_shown_to_nobody():
+    """Neither is it said how it would be called."""
+    start = (Call("on_scope_start[0]", "x", "gh", "unused"),)
+    internal = acting(call("any"), internal={"gh": Allow.of(["any", "a.b"])})
+    offers = {"gh": Offer.of(tools=[*DESK["gh"].tools, {"name": "a.b"}])}
+    assert report(replace(catalogue(internal), on_start=start), offers, {}).notes == (
+        "server gh: no skill reaches find, close, open, either",
+    )
+
+
+def test_a_skill_that_does_something_needs_no_guide_and_grants_nothing():
+    assert held(acting(call("any")))[0] == ()
+    assert held(acting(internal={}, bind={"any": {"b": 1}}))[0] == ()
+    assert held(acting(internal={}))[0] == ("it grants nothing and has no usage guide",)
+
+
+def test_what_a_skill_does_is_told_in_lines():
+    side_by_side = Parallel("steps[0]", (call("find"), Call("steps[0].parallel[1]", "x", skill="other")))
+    one = acting(
+        side_by_side,
+        call("close"),
+        on_activate=(call("open"),),
+        on_offload=(call("close"), call("any")),
+        internal={"gh": Allow.of(["find", "o*"]), "gl": EVERYTHING},
+        bind={"find": {"query": 1, "limit": 2}},
+    )
+    assert tuple(deeds(one)) == (
+        "on activation calls gh/open",
+        "on offloading calls gh/close, gh/any",
+        "invoked with q, n (optional) calls gh/find | skill other, gh/close",
+        "internal tools of gh: find, o*",
+        "internal tools of gl: all",
+        "fills in gh/find: query, limit",
+    )
+    assert tuple(deeds(acting(internal={}))) == ()
+    bare = replace(one, workflow=Workflow((call("any"),), {"type": "object"}))
+    assert "invoked with nothing calls gh/any" in tuple(deeds(bare))
