@@ -86,6 +86,13 @@ HASTY: Json = {
 }
 LOOKING: Json = {"desc": "Looks at orders, of whichever customer.", "tool_list": {"desk": ["list_orders"]}}
 RIVAL: Json = {**LOOKING, "bind": {"desk/list_orders": {"customer_id": 1}}}
+SOLE: Json = {
+    "desc": "Takes the place of a case.",
+    "conflicts_with": ["case"],
+    "exclusive": True,
+    "internal_tools": {"desk": ["recent_notes"]},
+    "on_activate": [{"tool": "desk/recent_notes", "arguments": {"customer_id": HEAP_CUSTOMER}, "save_as": "notes"}],
+}
 TRIALS: Json = {
     "careful": CAREFUL,
     "asking": ASKING,
@@ -93,6 +100,7 @@ TRIALS: Json = {
     "hasty": HASTY,
     "looking": LOOKING,
     "rival": RIVAL,
+    "sole": SOLE,
 }
 """Skills beside those that are shipped."""
 
@@ -218,6 +226,15 @@ async def briefing(peer: Peer, **arguments: Any) -> Json:
     answer = await invoke(peer, "briefing", {"topic": "A late chair", **arguments})
     assert not answer.get("isError"), answer
     return answer["structuredContent"]["output"]
+
+
+def stages(peer: Peer) -> list[tuple[str, str]]:
+    """(step, status) of every event that came over the wire."""
+    notes = [m["params"] for m in peer.wire.messages if m.get("method") == "notifications/progress"]
+    numbers = [note["progress"] for note in notes]
+    assert numbers == sorted(set(numbers)), "progress has to grow"
+    found = [(note.get("_meta") or {}).get("stage") for note in notes]
+    return [(stage["name"], stage["status"]) for stage in found if stage]
 
 
 def current(answer: Json) -> list[str]:
@@ -475,11 +492,22 @@ async def test_a_skill_that_the_configuration_no_longer_has_closes_its_case(tmp_
     async with connected(stdio_program(file, "--namespace", "dana"), "legacy") as peer:
         await peer.skill("activate", "case")
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
-        del data["skill_configs"]["case"]
+        del data["skill_configs"]["case"], data["skill_configs"]["sole"]  # which names it as its rival
         file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
         await peer.wire.until_notices(2)
         await until(lambda: desk.calls("close_case") == [("close_case", "done")])
         assert not set(CASE_TOOLS) & set(await peer.tools())
+    assert [status for status, _ in desk.cases()] == ["closed"]
+
+
+async def test_a_skill_that_takes_the_place_of_a_case_closes_it(url: str, desk: Desk) -> None:
+    """Each step is told in turn, first those of what begins and then those of what ends."""
+    async with connected(url, "legacy") as peer:
+        await peer.skill("activate", "case")
+        arguments = {"action": "activate", "skill_name": "sole"}
+        assert current(await peer.call("SKILL", arguments, _meta={"progressToken": 1})) == ["sole"]
+        steps = ("notes", "desk/close_case")
+        assert stages(peer) == [(step, status) for step in steps for status in ("running", "completed")]
     assert [status for status, _ in desk.cases()] == ["closed"]
 
 
@@ -534,15 +562,6 @@ async def test_two_skills_that_bind_differently_cannot_be_active_together(url: s
 
 
 # --- invoking --------------------------------------------------------------------------------------------------------
-
-
-def stages(peer: Peer) -> list[tuple[str, str]]:
-    """(step, status) of every event that came over the wire."""
-    notes = [m["params"] for m in peer.wire.messages if m.get("method") == "notifications/progress"]
-    numbers = [note["progress"] for note in notes]
-    assert numbers == sorted(set(numbers)), "progress has to grow"
-    found = [(note.get("_meta") or {}).get("stage") for note in notes]
-    return [(stage["name"], stage["status"]) for stage in found if stage]
 
 
 @pytest.mark.parametrize("mode", ERAS)
