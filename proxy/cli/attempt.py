@@ -26,6 +26,8 @@ from proxy.config.load import Loaded
 from proxy.config.problems import did_you_mean
 from proxy.core.catalogue import Catalogue
 from proxy.core.inventory import Json, is_json, items
+from proxy.core.invoke_tool import SKILL_INVOKE
+from proxy.core.relations import required
 from proxy.core.scope import ScopeId
 from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 
@@ -79,8 +81,8 @@ def _choose(loaded: Loaded, wanted: str | None) -> str:
         raise CannotTry(f"There is no skill {wanted}; {did_you_mean(wanted, by_id)}")
     if not skills:
         raise CannotTry(f"There is no skill in {loaded.path} that a client without a name may use.")
-    # One that is not active yet shows more; one that is shows at least its tools.
-    ranked = sorted(skills, key=lambda skill: (not skill.tools, skill.active or skill.pinned))
+    # One that is not active yet shows more; one that is shows at least its tools. What hooks do is done in earnest.
+    ranked = sorted(skills, key=lambda skill: (skill.hooked, not skill.tools, skill.active or skill.pinned))
     return ranked[0].id if wanted is None else wanted
 
 
@@ -245,10 +247,15 @@ async def _estimate(
             missing.add(f"skill {skill}")
         missing.update(problem["server"] for problem in _part(result, "problems"))
 
+    catalogue = _of_client(loaded)
     async with anyio.create_task_group() as tasks:
-        for skill in _of_client(loaded).skills:
-            tasks.start_soon(activate, skill.id)
-    everything = [tool for tool in await _tools(client) if tool.name not in {SKILL, SKILL_CALL}]
+        for skill in catalogue.skills:
+            if any(catalogue.by_id[one].hooked for one in (skill.id, *required(catalogue, skill.id))):
+                missing.add(f"skill {skill.id} (hooks would run)")
+            else:
+                tasks.start_soon(activate, skill.id)
+    ours = {SKILL, SKILL_CALL, SKILL_INVOKE, *map(catalogue.naming.tool_of, catalogue.naming.tools)}
+    everything = [tool for tool in await _tools(client) if tool.name not in ours]
     once = len(_text(activation)) // 4
     table = Table(box=None, padding=(0, 2))
     table.add_column("in the model's context")
@@ -267,7 +274,9 @@ async def _estimate(
     )
     if missing:
         names = escape(", ".join(sorted(missing)))
-        console.print(f"Not counted, because they are not ready, or cannot be active beside others: {names}.")
+        console.print(
+            f"Not counted, because they are not ready, cannot be active beside others, or do something: {names}."
+        )
 
 
 def _saving(tokens: int) -> str:
