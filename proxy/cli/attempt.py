@@ -251,7 +251,7 @@ async def _estimate(
     async with anyio.create_task_group() as tasks:
         for skill in catalogue.skills:
             if any(catalogue.by_id[one].hooked for one in (skill.id, *required(catalogue, skill.id))):
-                missing.add(f"skill {skill.id} (hooks would run)")
+                missing.add(f"skill {skill.id} (hooks)")
             else:
                 tasks.start_soon(activate, skill.id)
     ours = {SKILL, SKILL_CALL, SKILL_INVOKE, *map(catalogue.naming.tool_of, catalogue.naming.tools)}

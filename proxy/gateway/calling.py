@@ -9,6 +9,7 @@ from proxy.core import hook_answers, wording
 from proxy.core.catalogue import Skill
 from proxy.core.inventory import is_json
 from proxy.core.invoke_tool import SKILL_INVOKE
+from proxy.core.scope import called
 from proxy.core.skill_tool import SKILL, SKILL_CALL
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.forwarding import Forwarding
@@ -99,6 +100,7 @@ class Calling:
             if name == SKILL_INVOKE:
                 return await self._invoking.invoke(caller, arguments, stages)
             if (skill := await self._invoked(caller, name)) is not None:
+                await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
                 return await self._invoking.run(caller, skill, arguments, stages)
         return await self._forwarding.call_tool(caller, params)
 
