@@ -88,7 +88,7 @@ def test_a_skill_that_brings_no_tools_is_told_to_its_end(tmp_path: Path):
     done = attempt(config)
     assert done.returncode == 1
     assert 'The skill brought no tools; see "Not ready" above.' in done.stdout
-    assert "Not counted, being not ready, impossible beside others, or with hooks that act: no." in done.stdout
+    assert "Not counted (not ready, impossible beside others, or with hooks): no." in done.stdout
     config, _ = one_skill(tmp_path, {})
     done = attempt(config)
     assert done.returncode == 0, done.stdout + done.stderr
