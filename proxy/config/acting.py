@@ -113,7 +113,7 @@ def acts(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str], Spot]) 
         _refuse_without_steps(entry, spot_of)
         return Acts(on_activate, on_offload, bind)
     parameters = _parameters(entry, spot_of("parameters"))
-    steps, names = steps_at(STEPS, entry.steps, {**of_event, "params": members(parameters)})
+    steps, names = steps_at(STEPS, entry.steps, {**of_event, "params": _members(parameters)})
     _check_value(spot_of("output"), ("output",), entry.output, names)
     if entry.output_schema is not None and (fault := schema_fault(entry.output_schema)):
         spot_of("output_schema").problem(("output_schema",), fault)
@@ -152,7 +152,7 @@ def note_absent(
         note_absent(entry.parallel or (), (*at, PARALLEL), spot, nameable, offered)
 
 
-def members(schema: Json) -> Collection[str] | None:
+def _members(schema: Json) -> Collection[str] | None:
     """The names of the arguments that fit the schema of an object; None where any may."""
     if schema.get("additionalProperties") is not False or not schema.keys().isdisjoint(_OPENING):
         return None
@@ -167,7 +167,7 @@ class _Reading:
 
     def __init__(self, spot: Spot, nameable: Nameable, names: Names, refusal: Callable[[str, str], str]) -> None:
         self._spot = spot
-        self._around = nameable
+        self._nameable = nameable
         self._known = names
         self._refusal = refusal
         self._saved: dict[str, Place] = {}
@@ -217,10 +217,10 @@ class _Reading:
         server, tool = "", ""
         if entry.tool is not None:
             at = (*place, "tool")
-            server, tool = _tool_named(entry.tool, self._around, self._spot, at) or ("", "")
+            server, tool = _tool_named(entry.tool, self._nameable, self._spot, at) or ("", "")
             if server and (refusal := self._refusal(server, tool)):
                 self._spot.problem(at, refusal)
-            elif server and not self._around.servers[server]:
+            elif server and not self._nameable.servers[server]:
                 self._spot.note(at, f"server {server} is disabled: the step will fail")
         elif entry.skill is not None:
             self._check_skill(entry, entry.skill, place)
@@ -244,7 +244,7 @@ class _Reading:
         )
 
     def _check_skill(self, entry: StepEntry, id_: str, place: Place) -> None:
-        at, skills = (*place, "skill"), self._around.skills
+        at, skills = (*place, "skill"), self._nameable.skills
         if id_ not in skills:
             self._spot.findings.unknown_skill((*self._spot.above, *at), id_, skills)
             return
@@ -257,11 +257,11 @@ class _Reading:
         if (schema := skill.schema) is None:
             return
         at = (*place, "arguments")
-        allowed = members(schema)
-        for name in entry.arguments if allowed is not None else ():
-            if name not in (allowed or ()):
-                tell((*at, name), f"skill {id_} has no such parameter: {did_you_mean(name, allowed or ())}")
-        for name in missing(schema, entry.arguments):
+        if (allowed := _members(schema)) is not None:
+            for name in entry.arguments:
+                if name not in allowed:
+                    tell((*at, name), f"skill {id_} has no such parameter: {did_you_mean(name, allowed)}")
+        for name in _missing(schema, entry.arguments):
             tell(at, f"skill {id_} needs the parameter {name}: add it")
 
     def _save(self, entry: StepEntry, place: Place) -> None:
@@ -303,7 +303,7 @@ def _schema_of(written: Json) -> tuple[Json | None, str]:
         return None, str(fault)
 
 
-def missing(schema: Json, given: Collection[str]) -> tuple[str, ...]:
+def _missing(schema: Json, given: Collection[str]) -> tuple[str, ...]:
     """The arguments that a schema requires, has no default for, and that are not `given`."""
     properties = schema.get("properties", {})
     filled = {name for name, one in properties.items() if is_json(one) and "default" in one}

@@ -27,6 +27,7 @@ MOST_NOTES: Final = 100
 """Notes about what was not looked at below one root."""
 LONGEST_NOTE: Final = 500
 LONGEST_ID: Final = 128
+_SAYS_NOTHING: Final = SkillEntry()
 SERVED_FILES: Final = 512
 SERVED_BYTES: Final = 16 * 1024**2
 """The largest skill that clients which know skills are served, as the standard for that has it."""
@@ -401,7 +402,7 @@ def _is_part(target: str, folder: str) -> bool:
 def _narrowed(entry: SkillEntry) -> SkillEntry:
     """What holds of an untrusted skill: what it says to people and models, and what makes it be offered less."""
     kept = {name: getattr(entry, name) for name in entry.model_fields_set.difference(GRANTING)}
-    return SkillEntry.model_construct(_fields_set=set(kept), **kept)
+    return _SAYS_NOTHING.model_copy(update=kept)
 
 
 def _not_in_force(found: _Found, keys: Sequence[str]) -> str:

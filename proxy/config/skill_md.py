@@ -216,7 +216,8 @@ class _Reader:
         allowed = self._granted()
         if self._findings.problems or entry is None:
             raise Refused(self._findings.problems)
-        trusting = [self._shown(key) for key in GRANTING if getattr(entry, key) != getattr(_NOTHING, key)]
+        said = [key for key in GRANTING if key in entry.model_fields_set]
+        trusting = [self._shown(key) for key in said if getattr(entry, key) != getattr(_NOTHING, key)]
         return SkillMd(
             entry=entry.model_copy(update={"desc": description, "tool_list": united(entry.tool_list, allowed)}),
             name=name,
