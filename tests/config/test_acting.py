@@ -671,3 +671,16 @@ def test_of_a_folder_s_skills_that_bind_differently_the_later_is_left_out_where_
     assert (
         "s/b/SKILL.md:5: bind: binds arguments to other values than a: they cannot be active together" in loaded.notes
     )
+
+
+def test_of_a_skill_that_is_wrong_nothing_more_is_said_where_it_is_invoked(room):
+    """Of its parameters, which it is told of itself, or of its document."""
+    body = f"{GRANTS}parameters: {{q: {{type: text}}}}\nsteps: [{{skill: case, arguments: {{x: 1}}}}]"
+    (problem,) = room.problems(of_case(body))
+    assert problem.startswith(f"5: {CASE}.parameters: q: there is no type 'text'")
+
+    room.put("s/pdf", "steps: 1\n")
+    notes = room.notes(f"{TRUSTED}skill_configs: {{c: {{steps: [{{skill: pdf}}]}}}}")
+    assert [note for note in notes if "pdf" in note] == [
+        "3: skill_configs.c.steps[0].skill: skill pdf is not offered: the step will fail"
+    ]
