@@ -274,9 +274,7 @@ async def _estimate(
     )
     if missing:
         names = escape(", ".join(sorted(missing)))
-        console.print(
-            f"Not counted, because they are not ready, cannot be active beside others, or do something: {names}."
-        )
+        console.print(f"Not counted (not ready, impossible beside others, or with hooks): {names}.")
 
 
 def _saving(tokens: int) -> str:
