@@ -68,9 +68,10 @@ class Policy:
         return self._empty
 
     def at_once(self, scope: ScopeId | None = None) -> list[str]:
-        """The servers of the skills that `scope` begins with, or any scope, in the order of the file."""
+        """The servers that `scope`, or any scope, needs before its first call, in the order of the file."""
         catalogues = self.catalogues if scope is None else (self.of(scope),)
         wanted = {server for catalogue in catalogues for server in catalogue.needed_by(begin(catalogue).active)}
+        wanted.update(self.catalogue.start_tools)
         return [server for server in self.catalogue.servers if server in wanted]
 
     @cached_property
