@@ -1,5 +1,6 @@
 """What the servers offer right now, or offered last: definitions as the servers sent them."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,16 @@ _DOCUMENT_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*[^/]/SKILL\.md",
 def is_json(value: object) -> TypeGuard[Json]:
     """Whether a parsed JSON value is an object."""
     return isinstance(value, dict)
+
+
+def object_of(value: object) -> Json | None:
+    """The object that a value is, or is a JSON text of, where an empty text is an empty object; None for all else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value or "{}")
+        except (ValueError, RecursionError):
+            return None
+    return value if is_json(value) else None
 
 
 def items(value: object) -> Sequence[Any]:

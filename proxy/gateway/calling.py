@@ -1,13 +1,12 @@
 """What a call of a tool comes to: our own tools are done by their use cases, all others are forwarded."""
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from proxy.core import hook_answers, wording
 from proxy.core.catalogue import Skill
-from proxy.core.inventory import is_json
+from proxy.core.inventory import is_json, object_of
 from proxy.core.invoke_tool import SKILL_INVOKE
 from proxy.core.scope import called
 from proxy.core.skill_tool import SKILL, SKILL_CALL
@@ -113,19 +112,14 @@ class Calling:
     async def _skill_call(
         self, caller: Caller, params: Mapping[str, Any], arguments: Mapping[str, Any], stages: Stages
     ) -> dict[str, Any]:
-        tool, inner = arguments.get("tool"), arguments.get("arguments", {})
+        tool, inner = arguments.get("tool"), object_of(arguments.get("arguments", {}))
         if stray := [name for name in arguments if name not in ("tool", "arguments")]:
             return wording.refusal(
                 f'SKILL_CALL takes "tool" and "arguments": put {", ".join(stray)} inside "arguments".'
             )
-        if isinstance(inner, str):
-            try:
-                inner = json.loads(inner or "{}")
-            except ValueError:
-                inner = None
         if not isinstance(tool, str) or not tool:
             return wording.refusal('SKILL_CALL needs "tool": the name of a tool of an active skill.')
-        if not is_json(inner):
+        if inner is None:
             return wording.refusal('SKILL_CALL needs "arguments" to be an object (or a JSON text of one).')
         if self._gate.catalogue(caller.scope).invocable and (skill := await self._invoked(caller, tool)) is not None:
             return await self._invoking.run(caller, skill, inner, stages)

@@ -153,6 +153,18 @@ async def test_it_is_filled_in_through_the_other_route_too(world: World, argumen
     assert world.sent == [{"query": "x", "customer": "c-7", "limit": {"most": [5]}}]
 
 
+@pytest.mark.parametrize("arguments", ["[" * 100_000, "{", "[]", 1, None])
+async def test_what_is_no_object_is_refused_there_in_words(world: World, arguments: object):
+    """Nor is JSON that is nested too deeply."""
+    await world.activate("fixed")
+
+    outer = {"name": "SKILL_CALL", "arguments": {"tool": "crm__find", "arguments": arguments}}
+    said = text_of(await world.calling.call(caller(), outer))
+
+    assert said == 'SKILL_CALL needs "arguments" to be an object (or a JSON text of one).'
+    assert world.sent == []
+
+
 async def test_an_expression_is_worked_out_on_each_call(world: World):
     """From what the heap holds by then; it keeps its type."""
     await world.activate("worked-out", heap={"customer": {"id": 7}})
