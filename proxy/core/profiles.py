@@ -87,7 +87,7 @@ class Policy:
 
     @cached_property
     def _empty(self) -> Catalogue:
-        return replace(self.catalogue, skills=())
+        return replace(self.catalogue, skills=(), on_start=())
 
 
 def restricted(catalogue: Catalogue, profile: Profile) -> Catalogue:

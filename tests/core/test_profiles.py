@@ -18,6 +18,7 @@ from proxy.core.published import published, skill_prompts, skill_resources, skil
 from proxy.core.relations import Blocked, begin, refitted
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.skill_tool import skill_tool
+from proxy.core.steps import Call
 from tests.core.strategies import SKILL_IDS, law, related
 
 PROCESS = ScopeId("process")
@@ -92,8 +93,11 @@ def test_the_first_profile_that_holds_counts():
 
 def test_without_a_profile_there_is_nothing():
     """And where the configuration has none, the same for everybody."""
-    policy = Policy(ALL, (Profile(principal="alice", capabilities=EVERYTHING),))
+    start = (Call("on_scope_start[0]", "greet", "web", "greet"),)
+    policy = Policy(replace(ALL, on_start=start), (Profile(principal="alice", capabilities=EVERYTHING),))
 
+    assert policy.of(ALICE).on_start == start
+    assert policy.of(TEAM).on_start == ()
     assert list(policy.of(ALICE).by_id) == ["web", "notes", "shell"]
     assert policy.of(TEAM).skills == ()
     assert policy.of(TEAM) is policy.of(PROCESS)
