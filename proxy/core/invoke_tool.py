@@ -11,7 +11,7 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.inventory import Inventory, Json, is_json
 from proxy.core.published import described
 from proxy.core.skill_tool import CUTS, DESCRIPTION_LIMIT, ENUM_LIMIT
-from proxy.core.steps import Call, Steps, calls
+from proxy.core.steps import Call, Step, Steps, calls
 from proxy.core.texts import flat, size
 from proxy.core.wording import signature, without_our_tags
 
@@ -26,12 +26,12 @@ _LEAST: Final = len("\n- x")
 
 
 def invoke_tool(catalogue: Catalogue, inventory: Inventory) -> dict[str, Any]:
-    """The definition of `SKILL_INVOKE`, where a skill can be invoked."""
+    """The definition of `SKILL_INVOKE`, where a skill can be invoked; destructive unless all that is run only reads."""
     ids = [skill.id for skill in catalogue.invocable]
     name: dict[str, Any] = {"type": "string", "description": "The skill's id."}
     if len(ids) <= ENUM_LIMIT:
         name["enum"] = ids
-    steps = tuple(step for skill in catalogue.invocable for step in _steps(skill))
+    hints = annotations([step for skill in catalogue.invocable for step in _steps(skill)], catalogue, inventory)
     return {
         "name": SKILL_INVOKE,
         "title": "Run a skill",
@@ -44,7 +44,7 @@ def invoke_tool(catalogue: Catalogue, inventory: Inventory) -> dict[str, Any]:
             },
             "required": ["skill_name"],
         },
-        "annotations": {"title": "Run a skill", **annotations(steps, catalogue, inventory)},
+        "annotations": {"title": "Run a skill", **hints, "destructiveHint": not hints["readOnlyHint"]},
     }
 
 
@@ -60,7 +60,7 @@ def skill_as_tool(skill: Skill, catalogue: Catalogue, inventory: Inventory) -> d
     }
 
 
-def annotations(steps: Steps, catalogue: Catalogue, inventory: Inventory) -> dict[str, bool]:
+def annotations(steps: Iterable[Step], catalogue: Catalogue, inventory: Inventory) -> dict[str, bool]:
     """MCP's hints on what `steps` do, and the steps of the skills that they invoke: of all together, the worst.
 
     A tool that is not known, or says nothing, may do anything.
@@ -91,7 +91,7 @@ def parameters(skill: Skill) -> Json:
     return {"type": "object"} if skill.workflow is None else skill.workflow.parameters
 
 
-def _all_calls(steps: Steps, catalogue: Catalogue) -> Iterator[Call]:
+def _all_calls(steps: Iterable[Step], catalogue: Catalogue) -> Iterator[Call]:
     """Every call that these steps make or cause; those of a skill once. An absent skill is a call of nothing known."""
     seen: set[str] = set()
     due = [*calls(steps)]

@@ -1,6 +1,6 @@
 """What skills do by themselves: the steps of hooks and workflows, as the configuration has them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -82,7 +82,7 @@ Bindings: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """By server, tool and argument, the value that is filled in; its texts may hold expressions."""
 
 
-def calls(steps: Steps) -> Iterator[Call]:
+def calls(steps: Iterable[Step]) -> Iterator[Call]:
     """Every call among `steps`, those side by side one after the other."""
     for step in steps:
         if isinstance(step, Call):

@@ -108,7 +108,7 @@ def test_without_hooks_there_is_nothing_to_fear():
 
 
 def test_the_tool_takes_a_skill_and_its_arguments():
-    """Of those that can be invoked; what it says that it does is what all of them together do."""
+    """Of those that can be invoked; what it says that it does is what all of them do, destructive unless they read."""
     known = catalogue(skill("reading", call(READS)), Skill("guide", "", "", ""), skill("adding", call(ADDS)))
 
     tool = invoke_tool(known, INVENTORY)
@@ -119,7 +119,7 @@ def test_the_tool_takes_a_skill_and_its_arguments():
     assert properties["skill_name"]["enum"] == ["reading", "adding"]
     assert properties["arguments"]["type"] == "object"
     assert tool["inputSchema"]["required"] == ["skill_name"]
-    hints = {**BEST, "readOnlyHint": False, "idempotentHint": False}
+    hints = {**BEST, "readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}
     assert tool["annotations"] == {"title": "Run a skill", **hints}
 
 
