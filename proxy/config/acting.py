@@ -108,6 +108,7 @@ def acts(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str], Spot]) 
     on_activate, _ = steps_at("on_activate", entry.on_activate, of_event)
     on_offload, _ = steps_at("on_offload", entry.on_offload, of_event)
     _note_unused(entry, nameable, spot_of)
+    _refuse_granted(entry, spot_of(INTERNAL))
     bind = _bindings(entry, nameable, spot_of(BIND))
     if not entry.steps:
         _refuse_without_steps(entry, spot_of)
@@ -339,6 +340,15 @@ def _note_unused(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str],
             spot_of(INTERNAL).note((INTERNAL, server), f"server {server} is disabled: its tools cannot be called")
 
 
+def _refuse_granted(entry: SkillEntry, spot: Spot) -> None:
+    """Name internal tools that clients may call, too, by what the skill says itself."""
+    for server, tools in entry.internal_tools.items():
+        for tool in tools:
+            if not is_pattern(tool) and _allows(entry.tool_list.get(server), tool):
+                what = f"{tool} is on tool_list, too, by which clients may call it: take it out of one of the two"
+                spot.problem((INTERNAL, server), what)
+
+
 def _refuse_without_steps(entry: SkillEntry, spot_of: Callable[[str], Spot]) -> None:
     """Name what is said of steps that there are not; a file that has a folder's go may leave the rest there."""
     for key in WORKFLOW:
@@ -381,11 +391,15 @@ def _denied(nameable: Nameable, server: str, tool: str) -> str:
 def _not_granted(entry: SkillEntry, nameable: Nameable, server: str, tool: str) -> str:
     if denied := _denied(nameable, server, tool):
         return denied
-    lists = (entry.tool_list.get(server), entry.internal_tools.get(server))
-    if any(listed is not None and (not listed or Allow.of(listed).allows(tool)) for listed in lists):
+    if any(_allows(lists.get(server), tool) for lists in (entry.tool_list, entry.internal_tools)):
         return ""
     line = f"{INTERNAL}: {{{shown((server,))}: [{shown((tool,))}]}}"
     return f"the skill does not grant this tool: add {line}, or to tool_list what clients may call, too"
+
+
+def _allows(listed: Collection[str] | None, tool: str) -> bool:
+    """Whether a tool is on a list as it is written, where an empty one means all."""
+    return listed is not None and (not listed or Allow.of(listed).allows(tool))
 
 
 def _check_value(spot: Spot, place: Place, value: object, names: Names) -> bool:

@@ -397,10 +397,22 @@ def test_each_mistake_is_named_with_its_place_and_what_to_write(room, body, prob
     assert room.problems(of_case(GRANTS + body)) == [problem.format(CASE) for problem in problems]
 
 
+def test_an_internal_tool_cannot_be_on_the_list_of_its_skill_too(room):
+    """Clients could call it; a pattern, which may mean more than the list has, is no contradiction."""
+    lists = "tool_list: {desk: ['get_*'], a: [], a/b: [c]}\ninternal_tools: {desk: [get_a, put], a: x, a/b: ['*']}\n"
+    why = "is on tool_list, too, by which clients may call it: take it out of one of the two"
+
+    assert room.problems(of_case(lists + "steps: [{tool: desk/put}]")) == [
+        f"5: {CASE}.internal_tools.desk: get_a {why}",
+        f"5: {CASE}.internal_tools.a: x {why}",
+    ]
+
+
 def test_a_denied_tool_is_refused_whoever_calls_it(room):
     """A skill that lists it, one that names it as internal, and what is done at the start."""
     denied = "black_tool_actions: {desk: [rm, 'drop_*']}\non_scope_start: [{tool: desk/rm}]\n"
-    body = "tool_list: {desk: []}\ninternal_tools: {desk: [drop_all]}\nsteps: [{tool: desk/rm}, {tool: desk/drop_all}]"
+    lists = "tool_list: {desk: [rm]}\ninternal_tools: {desk: [drop_all]}\n"
+    body = f"{lists}steps: [{{tool: desk/rm}}, {{tool: desk/drop_all}}]"
     assert room.problems(of_case(body) + denied) == [
         f"6: {CASE}.steps[0].tool: is denied by black_tool_actions",
         f"6: {CASE}.steps[1].tool: is denied by black_tool_actions",
