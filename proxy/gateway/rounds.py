@@ -334,7 +334,13 @@ class _Held:
         return self._result
 
     def check(self, schema: object, arguments: Json) -> None:
-        """Nothing: what headers say was checked when the request came."""
+        """Hold what the headers of the request that waits say against the arguments.
+
+        Raises:
+            Rejection: they differ.
+        """
+        if self._channel is not None:
+            self._channel.check(schema, arguments)
 
     async def list_changed(self, kind: ListKind) -> None:
         """Nothing: the modern era has these notices on listen streams."""
