@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from proxy.core.catalogue import Catalogue
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.scope import ScopeState
 
 
@@ -131,7 +131,13 @@ def begin(catalogue: Catalogue) -> ScopeState:
     Where they stand in each other's way, pinned ones come, then those that are first in the file.
     """
     wanted = (skill.id for skill in catalogue.skills if skill.active or skill.pinned)
-    return _due(catalogue, ScopeState(), _with(catalogue, ScopeState(), wanted))
+    return with_due(catalogue, ScopeState(), _with(catalogue, ScopeState(), wanted))
+
+
+def gone(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> list[Skill]:
+    """The skills of `catalogue` that are not active any more, in order of activation."""
+    ids = (skill for skill in before.active if skill not in after.active)
+    return [catalogue.by_id[skill] for skill in ids if skill in catalogue.by_id]
 
 
 def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
@@ -154,11 +160,11 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
         anew = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
         if ({*anew.active}, anew.by_demand) != ({*known}, fresh.by_demand):  # else there is nothing better to be had
             fresh = replace(anew, offloaded=anew.offloaded | ({*known} - {*anew.active}))
-    return state if fresh == state else _due(catalogue, state, fresh)
+    return state if fresh == state else with_due(catalogue, state, fresh)
 
 
-def _due(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> ScopeState:
-    """`after`, where what has become active by itself, and has hooks, is due."""
+def with_due(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> ScopeState:
+    """`after`, where what has become active, and has hooks, is due."""
     active = {*after.active}
     new = frozenset(skill for skill in active.difference(before.active) if catalogue.by_id[skill].hooked)
     return replace(after, due=(before.due & active) | new)

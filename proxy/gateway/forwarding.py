@@ -357,7 +357,7 @@ class Forwarding:
 
         A lost connection is made again once; `repeat` says whether the request may run twice. Where it may have run,
         the error is always that of the run: a second try that fails does not make it unsent. `in_person`: as
-        `Rounds.exchange`.
+        `Rounds.exchange`; it is the call of a step, which is no use of skills by the client.
 
         Raises:
             Withdrawn: a wait has changed the decision; nothing was sent since.
@@ -368,7 +368,7 @@ class Forwarding:
                 link = await self._gate.upstreams.connected(server, caller.scope)
                 log.debug("request.forwarded", method=method, server=server, scope=str(caller.scope))
                 limited = self._gate.catalogue(caller.scope).limited
-                used = await self._used(caller.scope, server, method, params) if limited else ()
+                used = await self._used(caller.scope, server, method, params) if limited and not in_person else ()
                 with self._idling.use(caller.scope, used) if used else _UNLIMITED:
                     return await self._rounds.exchange(link, caller, server, method, params, same, in_person=in_person)
             except ServerUnavailable as error:

@@ -13,7 +13,7 @@ from proxy.core.inventory import Inventory, Listed
 from proxy.core.invoke_tool import hooks_harmless, invoke_tool, skill_as_tool
 from proxy.core.profiles import Policy
 from proxy.core.published import skill_prompts, skill_resources, skill_templates
-from proxy.core.relations import begin, refitted
+from proxy.core.relations import begin, gone, refitted
 from proxy.core.scope import Lists, ScopeId, ScopeState
 from proxy.core.settings import Settings
 from proxy.core.skill_tool import skill_call_tool, skill_tool
@@ -98,10 +98,8 @@ class Gate:
             if await self.store.get(scope) is not None:
                 before, state = await self.changed(scope, partial(self._refitted, scope))
                 self._hold(scope, state)
-                known = self._before.of(scope).by_id
-                gone = [known[skill] for skill in before.active if skill not in state.active and skill in known]
-                if gone:
-                    self.on_gone(scope, gone, before)
+                if ended := gone(self._before.of(scope), before, state):
+                    self.on_gone(scope, ended, before)
 
     async def state(self, scope: ScopeId) -> ScopeState:
         """The state of `scope`, begun if it is new.

@@ -16,7 +16,7 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.failing import Event, HookFailed, StepFailed
-from proxy.core.relations import Blocked, activated, not_begun, offloaded
+from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, with_due
 from proxy.core.run import StepRecord
 from proxy.core.scope import ScopeId, ScopeState, begun, started
 from proxy.core.steps import Steps
@@ -77,7 +77,7 @@ class Hooks:
             failed = await self._begin(caller, stages, joining)
             if failed is not None:
                 return Change(before, await gate.state(scope), failed=failed)
-            before, after, blocked = await self._commit(scope, wanted)
+            before, after, blocked = await self._commit(scope, wanted, joining)
             return await self._ended_with(caller, stages, before, after, blocked)
 
     async def offload(self, caller: Caller, stages: Stages, wanted: str) -> Change:
@@ -134,15 +134,19 @@ class Hooks:
 
     def ended(self, scope: ScopeId, skills: Sequence[Skill], before: ScopeState, reason: str) -> None:
         """Skills of a scope have ended behind nobody's request; `before`: the state then. Their hooks run soon."""
-        self._end_soon(scope, self._completed(skills, before), Heap(self._gate, scope), reason)
+        self._end_soon(scope, self._completed(skills, before), Heap(self._gate, scope, before.heap), reason)
 
     def scope_ended(self, scope: ScopeId, state: ScopeState | None, then: Callable[[], None]) -> None:
-        """A scope is over, which was in `state`; `then` is called once its skills have ended, unless it is back."""
-        skills = [] if state is None else self._active(scope, state)
-        if state is None or not skills:
-            then()
+        """A scope is over, which was in `state`; `then` is called once its skills have ended, unless it is back.
+
+        Skills of it may be ending already, that were over before.
+        """
+        state = state or ScopeState()
+        skills = self._active(scope, state)
+        if skills or scope in self._ending:
+            self._end_soon(scope, skills, Heap(self._gate, scope, state.heap, over=True), "scope_ended", then)
         else:
-            self._end_soon(scope, skills, Heap(self._gate, scope, state.heap), "scope_ended", then)
+            then()
 
     async def shut_down(self) -> None:
         """End the skills of all scopes that are not kept, side by side, as far as the time allows."""
@@ -178,8 +182,13 @@ class Hooks:
             done += failed
         return None
 
-    async def _commit(self, scope: ScopeId, wanted: str) -> tuple[ScopeState, ScopeState, Blocked | None]:
-        """Make a skill active whose hooks have run; what is in the way by now is told."""
+    async def _commit(
+        self, scope: ScopeId, wanted: str, joined: Sequence[Skill]
+    ) -> tuple[ScopeState, ScopeState, Blocked | None]:
+        """Make a skill active, once the hooks have run of those that `joined` with it; what is in the way is told.
+
+        What it requires by now besides, because that has ended meanwhile or is new, begins before the next call.
+        """
         blocked: Blocked | None = None
 
         def make_active(state: ScopeState) -> ScopeState:
@@ -187,7 +196,9 @@ class Hooks:
             catalogue = self._gate.catalogue(scope)
             after = activated(catalogue, state, wanted) if wanted in catalogue.by_id else state
             blocked = after if isinstance(after, Blocked) else None
-            return state if isinstance(after, Blocked) else after
+            if isinstance(after, Blocked) or after is state:
+                return state
+            return begun(with_due(catalogue, state, after), (skill.id for skill in joined))
 
         before = after = await self._gate.state(scope)
         with anyio.CancelScope(shield=True):  # what has begun is active, whatever becomes of the request
@@ -202,13 +213,18 @@ class Hooks:
         after: ScopeState,
         blocked: Blocked | None,
     ) -> Change:
-        """The change, once the hooks of what it has ended have run."""
-        gone = tuple(skill for skill in before.active if skill not in after.active)
-        known = self._gate.catalogue(caller.scope).by_id
-        ending = self._completed([known[skill] for skill in gone if skill in known], before)
-        failed = [await self._hook(caller, stages, "offload", skill, "client") for skill in reversed(ending)]
-        unended = tuple(one for one in failed if isinstance(one, HookFailed))
-        return Change(before, after, blocked=blocked, gone=gone, unended=unended)
+        """The change, once the hooks of what it has ended have run; cancelled, the others still do."""
+        scope, unended = caller.scope, list[HookFailed]()
+        ended = gone(self._gate.catalogue(scope), before, after)
+        left = self._completed(ended, before)
+        try:
+            while left:
+                outcome = await self._hook(caller, stages, "offload", left.pop(), "client")
+                if isinstance(outcome, HookFailed):
+                    unended.append(outcome)
+        finally:
+            self._end_soon(scope, left, Heap(self._gate, scope, after.heap), "client")
+        return Change(before, after, blocked, gone=tuple(skill.id for skill in ended), unended=tuple(unended))
 
     async def _drop(self, caller: Caller, stages: Stages, skill: str) -> bool:
         """Go on without a skill that was active from the start and could not begin; False where it has to stay."""
@@ -287,7 +303,7 @@ class Hooks:
     def _end_soon(
         self, scope: ScopeId, skills: Sequence[Skill], heap: Heap, reason: str, then: Callable[[], None] | None = None
     ) -> None:
-        if not skills:
+        if not skills and then is None:
             return
         ended = anyio.Event()
         self._ending.setdefault(scope, []).append(ended)
@@ -303,6 +319,8 @@ class Hooks:
         then: Callable[[], None] | None,
     ) -> None:
         try:
+            while (first := self._ending[scope][0]) is not ended:
+                await first.wait()
             caller = nobody(scope)
             for skill in reversed(skills):
                 await self._hook(caller, Stages(caller.channel, {}), "offload", skill, reason, heap)
@@ -311,7 +329,7 @@ class Hooks:
             self._ending[scope].remove(ended)
             if not self._ending[scope]:
                 del self._ending[scope]
-        if then is not None and await self._gate.store.get(scope) is None:
+        if then is not None and scope not in self._ending and await self._gate.store.get(scope) is None:
             then()
 
 

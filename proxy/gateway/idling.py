@@ -11,7 +11,7 @@ import structlog
 from anyio.lowlevel import checkpoint
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.relations import expired
+from proxy.core.relations import expired, gone
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.gateway.gate import Gate
 from proxy.ports import Clock
@@ -110,9 +110,8 @@ class Idling:
             return expired(catalogue, state, over)
 
         before, after = await self._gate.changed(scope, end)
-        known = self._gate.catalogue(scope).by_id
-        gone = [known[skill] for skill in before.active if skill not in after.active and skill in known]
-        for skill in gone:
+        over = gone(self._gate.catalogue(scope), before, after)
+        for skill in over:
             log.info("skill.expired", skill=skill.id, scope=str(scope))
-        if gone:
-            self.on_gone(scope, gone, before)
+        if over:
+            self.on_gone(scope, over, before)

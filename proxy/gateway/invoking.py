@@ -6,15 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import structlog
 
 from proxy.core import invoke_answers
-from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.catalogue import Skill
 from proxy.core.decision import Step as StepOf
 from proxy.core.failing import OutOfBounds, StepFailed
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, object_of
 from proxy.core.masking import Masker
 from proxy.core.run import Run, StepRecord
 from proxy.core.scope import ScopeId
@@ -58,17 +59,12 @@ class Invoking:
     async def invoke(self, caller: Caller, arguments: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
         """The result of `SKILL_INVOKE`; `stages`: of the request."""
         catalogue = self._gate.catalogue(caller.scope)
-        wanted, inner = arguments.get("skill_name"), arguments.get("arguments", {})
+        wanted, inner = arguments.get("skill_name"), object_of(arguments.get("arguments", {}))
         if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
             return invoke_answers.bad_call(f'Put {", ".join(stray)} inside "arguments".')
-        if isinstance(inner, str):
-            try:
-                inner = json.loads(inner or "{}")
-            except (ValueError, RecursionError):
-                inner = None
         if not isinstance(wanted, str) or not wanted:
             return invoke_answers.bad_call("The skill_name is missing.")
-        if not is_json(inner):
+        if inner is None:
             return invoke_answers.bad_call('"arguments" has to be an object (or a JSON text of one).')
         skill = catalogue.by_id.get(wanted)
         if skill is None or skill.workflow is None:
@@ -78,8 +74,7 @@ class Invoking:
     async def run(self, caller: Caller, skill: Skill, arguments: Json, stages: Stages) -> dict[str, Any]:
         """The result of running a skill that can be invoked with `arguments`; `stages`: of the request."""
         workflow = _workflow(skill)
-        active = (await self._gate.state(caller.scope)).active
-        if workflow.needs_activation and skill.id not in active:
+        if workflow.needs_activation and not await self._is_active(caller.scope, skill):
             return invoke_answers.not_active(skill.id)
         from proxy.core.parameters import filled, invalid  # noqa: PLC0415 - only who invokes skills pays for it
 
@@ -118,7 +113,7 @@ class Invoking:
         if outer.depth >= DEEPEST:
             return f"skills invoke each other more than {DEEPEST} deep"
         scope, workflow = outer.caller.scope, skill.workflow
-        if workflow.needs_activation and skill.id not in (await self._gate.state(scope)).active:
+        if workflow.needs_activation and not await self._is_active(scope, skill):
             return f"skill {skill.id} has to be active to be invoked"
         if self._running[scope, skill.id] >= workflow.max_runs:
             return f"skill {skill.id} runs {workflow.max_runs} times already, as often as it may at a time"
@@ -127,14 +122,11 @@ class Invoking:
         return "; ".join(invalid(workflow.parameters, _filled(skill, arguments)))
 
     def _work(self, caller: Caller, skill: Skill, given: Json, stages: Stages, outer: Work | None = None) -> Work:
-        def catalogue() -> Catalogue:
-            return self._gate.catalogue(caller.scope)
-
         return Work(
             caller=caller,
             actor=StepOf(skill.id),
-            catalogue=catalogue,
-            heap=Heap(self._gate, caller.scope),
+            catalogue=partial(self._gate.catalogue, caller.scope) if outer is None else outer.catalogue,
+            heap=Heap(self._gate, caller.scope) if outer is None else outer.heap,
             event={"name": "invoke", "skill": skill.id, "reason": "client" if outer is None else "step"},
             stages=stages,
             params=given,
@@ -146,11 +138,14 @@ class Invoking:
 
     def _still_active(self, scope: ScopeId, skill: Skill) -> Callable[[], Awaitable[str]]:
         async def goes_on() -> str:
-            state = await self._gate.store.get(scope)
-            active = state is not None and skill.id in state.active
-            return "" if active else f"skill {skill.id} is not active any more"
+            return "" if await self._is_active(scope, skill) else f"skill {skill.id} is not active any more"
 
         return goes_on
+
+    async def _is_active(self, scope: ScopeId, skill: Skill) -> bool:
+        """Whether a skill is active, and has begun; what runs for a scope that is over does not begin it again."""
+        state = await self._gate.store.get(scope)
+        return state is not None and skill.id in state.active and skill.id not in state.due
 
     async def _run(self, work: Work, skill: Skill, parent: str = "") -> _Outcome:
         """Run a workflow to its end, and record it, whatever that is."""

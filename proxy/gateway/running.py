@@ -36,26 +36,30 @@ Invoke: TypeAlias = Callable[["Work", Call, Json], Awaitable[Any]]
 
 
 class Heap:
-    """What steps keep for a scope: on its state; of a scope that is over, what it `left`."""
+    """What steps keep for a scope: on its state, and apart from it once the scope is `over`.
 
-    def __init__(self, gate: Gate, scope: ScopeId, left: Json | None = None) -> None:
+    `seen`: what it held when it was last looked at, which is all there is of a scope that is over.
+    """
+
+    def __init__(self, gate: Gate, scope: ScopeId, seen: Json | None = None, *, over: bool = False) -> None:
         self._gate = gate
         self._scope = scope
-        self._left = left
+        self._over = over
+        self._seen: Json = seen or {}
 
     async def values(self) -> Json:
         """All of it, by name."""
-        if self._left is not None:
-            return self._left
-        state = await self._gate.store.get(self._scope)
-        return {} if state is None else state.heap
+        if not self._over:
+            state = await self._gate.store.get(self._scope)
+            self._over = state is None
+            self._seen = self._seen if state is None else state.heap
+        return self._seen
 
     async def put(self, name: str, value: object) -> bool:
         """Keep a JSON value under a name; False where there is no room for it."""
-        if self._left is not None:
-            self._left = {**self._left, name: value}
-            return True
-        if await self._gate.store.get(self._scope) is None:  # it is over: nothing must begin it again
+        values = await self.values()
+        if self._over:  # nothing must begin it again
+            self._seen = {**values, name: value}
             return True
         fits = True
 
@@ -209,7 +213,8 @@ class Runner:
                     results.append(await self._once(work, step, names))
                 except StepFailed as error:
                     if step.on_error == "fail" or isinstance(error, OutOfBounds):
-                        raise StepFailed(step.name, step.place, step.target, f"value {index}: {error.reason}") from None
+                        of = type(error)
+                        raise of(step.name, step.place, step.target, f"value {index}: {error.reason}") from None
                     results.append(None)
         return results
 
