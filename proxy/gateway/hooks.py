@@ -154,7 +154,9 @@ class Hooks:
             for scope in await self._gate.store.scopes():
                 state = await self._gate.store.get(scope)
                 if state is not None and not self._gate.store.keeps(scope):
-                    self._end_soon(scope, self._active(scope, state), Heap(self._gate, scope), "shutdown")
+                    await self._gate.store.remove(scope)  # nothing else ends them once more
+                    left = Heap(self._gate, scope, state.heap, over=True)
+                    self._end_soon(scope, self._active(scope, state), left, "shutdown")
             while self._ending:
                 await next(iter(self._ending.values()))[0].wait()
 

@@ -195,6 +195,26 @@ async def test_the_servers_of_a_scope_stay_until_all_that_ends_in_it_has(make: M
     assert released == [True]
 
 
+async def test_what_ends_with_the_proxy_does_so_once(make: Make):
+    """Also where its clients go meanwhile, and their scopes with them."""
+    world = await make(
+        skill(
+            "case", begins=(step("open", save_as="case"),), ends=(step("close", arguments={"it": "{{ heap.case }}"}),)
+        )
+    )
+    await world.skill("activate", "case")
+    world.desk.holds("close")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.wired.hooks.shut_down)
+        await world.desk.came["close"].wait()
+        await world.over()
+        world.desk.slow["close"].set()
+    await world.ended()
+
+    assert world.desk.asked[1:] == [("close", {"it": "done"})]
+
+
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
