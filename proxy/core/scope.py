@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from proxy.core.inventory import Json
+from proxy.core.texts import size
 
 SESSION_SHOWN = 8
 NAMESPACE = r"(?!\.+$)[A-Za-z0-9._~-]{1,128}"
@@ -145,5 +146,4 @@ def started(state: ScopeState) -> ScopeState:
 def put(state: ScopeState, name: str, value: Any) -> ScopeState | None:  # noqa: ANN401 - any JSON value
     """The state with a JSON value on its heap; None where the heap cannot hold that much."""
     heap = {**state.heap, name: value}
-    size = len(json.dumps(heap, ensure_ascii=False).encode("utf-8", "replace"))
-    return replace(state, heap=heap) if size <= HEAP_LIMIT else None
+    return replace(state, heap=heap) if size(json.dumps(heap, ensure_ascii=False)) <= HEAP_LIMIT else None

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import anyio
 from anyio.abc import TaskGroup
 
+from proxy.core import texts
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
@@ -203,20 +204,32 @@ class Runner:
         await work.stages.tell(self._told(work, step), "completed")
         return True
 
-    async def _for_each(self, work: Work, step: Call, values: Sequence[Any]) -> list[Any]:
-        """The results for all values, None for one that has failed where that lets the others go on."""
+    async def _for_each(self, work: Work, step: Call, values: Sequence[Any]) -> list[Any] | None:
+        """The results for all values, None for one that has failed where that lets the others go on.
+
+        None for all where they are too large, and nobody wants them.
+
+        Raises:
+            StepFailed: they are too large; or one has failed.
+        """
         results: list[Any] = []
+        size = 0
         for index, item in enumerate(values):
             names = await self.names(work) | {"item": item, "index": index}
             if self._wanted(step.when, names, step.name, step.place, step.target):
+                result = None
                 try:
-                    results.append(await self._once(work, step, names))
+                    result = await self._once(work, step, names)
                 except StepFailed as error:
                     if step.on_error == "fail" or isinstance(error, OutOfBounds):
                         of = type(error)
                         raise of(step.name, step.place, step.target, f"value {index}: {error.reason}") from None
-                    results.append(None)
-        return results
+                size += _size(result)
+                if size <= LARGEST_RESULT:
+                    results.append(result)
+                elif step.save_as:
+                    raise _too_large(step, size)
+        return results if size <= LARGEST_RESULT else None
 
     async def _once(self, work: Work, step: Call, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
         """The result of the call that a step is.
@@ -261,10 +274,10 @@ class Runner:
             StepFailed: it is too large.
         """
         kind, _, name = step.save_as.rpartition(".")
-        size = len(json.dumps(result, ensure_ascii=False).encode("utf-8", "replace"))
+        size = _size(result)
         if size > LARGEST_RESULT:
             if step.save_as:
-                raise _failed(step, f"its result has {size:,} bytes, and at most {LARGEST_RESULT:,} can be kept")
+                raise _too_large(step, size)
             result = None
         work.last = result
         if not step.save_as:
@@ -298,6 +311,15 @@ def _evaluated(value: object, names: Mapping[str, Any], name: str, place: str, t
 
 def _failed(step: Call, reason: str) -> StepFailed:
     return StepFailed(step.name, step.place, step.target, reason)
+
+
+def _too_large(step: Call, size: int) -> StepFailed:
+    return _failed(step, f"its result has {size:,} bytes, and at most {LARGEST_RESULT:,} can be kept")
+
+
+def _size(value: object) -> int:
+    """Bytes of the JSON of a value."""
+    return texts.size(json.dumps(value, ensure_ascii=False))
 
 
 def _text(result: Json) -> str:

@@ -288,6 +288,22 @@ async def test_the_bound_on_calls_ends_a_run_whose_step_lets_others_go_on(make: 
     assert world.desk.called == ["find"] * 3
 
 
+@pytest.mark.parametrize(("save_as", "calls"), [("found", 3), ("", 5)])
+async def test_results_that_are_too_large_together_are_not_gathered(make: Make, save_as: str, calls: int):
+    """As soon as they are, a step that is to keep them fails; one that is not goes on without them."""
+    many = step("find", for_each=list(range(5)), save_as=save_as)
+    world = await make(Skill("search", "", "", "", internal=DESK, workflow=Workflow((many,), NO_PARAMETERS)))
+    world.desk.result = {"content": [{"type": "text", "text": "x" * 500_000}]}
+
+    call = {"name": "SKILL_INVOKE", "arguments": {"skill_name": "search"}}
+    told = (await world.wired.calling.call(caller(), call))["structuredContent"]
+
+    assert world.desk.called == ["find"] * calls
+    assert told["success"] is (not save_as)
+    assert told.get("output") is None
+    assert not save_as or "and at most 1,048,576 can be kept" in told["error"]["reason"]
+
+
 async def test_headers_are_held_against_the_arguments_of_a_first_call_too(make: Make):
     """Of a modern client that can be asked something, whose call waits for what is done before it."""
 
