@@ -325,7 +325,10 @@ class Hooks:
                 await first.wait()
             caller = nobody(scope)
             for skill in reversed(skills):
-                await self._hook(caller, Stages(caller.channel, {}), "offload", skill, reason, heap)
+                try:
+                    await self._hook(caller, Stages(caller.channel, {}), "offload", skill, reason, heap)
+                except Exception:  # boundary: what goes wrong with the end of one skill ends nothing else
+                    log.exception("hook.broken", scope=str(scope), skill=skill.id)
         finally:
             ended.set()
             self._ending[scope].remove(ended)

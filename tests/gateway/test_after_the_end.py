@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from structlog.testing import capture_logs
 
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.errors import Rejection
@@ -45,10 +46,11 @@ def skill(id_: str, *, begins: Steps = (), ends: Steps = (), steps: Steps = (), 
 
 @dataclass
 class Desk(Server):
-    """A server whose tools in `slow` answer when they are let go; what it was asked, in order."""
+    """A server whose tools in `slow` answer when they are let go, and whose `broken` ones show a mistake of ours."""
 
     slow: dict[str, anyio.Event] = field(default_factory=dict)
     came: dict[str, anyio.Event] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
 
     def holds(self, tool: str) -> None:
         """The tool does not answer until it is let go."""
@@ -57,6 +59,8 @@ class Desk(Server):
     async def request(self, method: str, params: Json, caller: Caller | None = None) -> dict[str, Any]:
         tool = params["name"]
         self.asked.append((tool, params["arguments"]))
+        if tool in self.broken:
+            raise ZeroDivisionError
         if tool in self.slow:
             self.came[tool].set()
             await self.slow[tool].wait()
@@ -193,6 +197,23 @@ async def test_the_servers_of_a_scope_stay_until_all_that_ends_in_it_has(make: M
 
     assert world.desk.asked[-1] == ("last", {"case": "done"})
     assert released == [True]
+
+
+async def test_whatever_goes_wrong_with_an_end_the_others_go_on(make: Make):
+    """Also where it is a mistake of the program, which the log then shows."""
+    world = await make(skill("first", ends=(step("last"),)), skill("case", ends=(step("close"),)))
+    await world.skill("activate", "first")
+    await world.skill("activate", "case")
+    world.desk.broken.add("close")
+
+    with capture_logs() as logs:
+        await world.over()
+        await world.ended()
+
+    assert world.desk.called == ["close", "last"]
+    assert [(entry["skill"], entry["log_level"]) for entry in logs if entry["event"] == "hook.broken"] == [
+        ("case", "error")
+    ]
 
 
 async def test_what_ends_with_the_proxy_does_so_once(make: Make):
