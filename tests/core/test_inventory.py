@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.inventory import SKILLS_LIMIT, Offer, is_json, template_matches, without_lone_surrogates
+from proxy.core.inventory import SKILLS_LIMIT, Offer, is_json, object_of, template_matches, without_lone_surrogates
 from tests.core.strategies import law
 
 
@@ -127,6 +127,20 @@ def test_entries_are_passed_on_as_the_very_objects_that_came():
     tool = {"name": "a", "x-unknown": [1.0]}
 
     assert Offer.of(tools=[tool]).tools[0] is tool
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        *((neither, None) for neither in ("[]", "{", "[" * 100_000, [], None, 1)),
+    ],
+)
+def test_an_object_may_come_as_json_text(value: object, found: object):
+    """As some clients send it; a text without anything in it is an object without anything in it."""
+    assert object_of(value) == found
 
 
 def test_only_an_object_is_an_object():
