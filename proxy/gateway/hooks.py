@@ -55,7 +55,7 @@ class Hooks:
         self._runner = runner
         self._tasks = tasks
         self._turns: dict[ScopeId, anyio.Lock] = {}
-        self._ending: dict[ScopeId, list[anyio.Event]] = {}
+        self._ending: dict[ScopeId, list[anyio.Event]] = {}  # what ends in a scope does so in this order
 
     async def activate(self, caller: Caller, stages: Stages, wanted: str) -> Change:
         """Make a skill active, and what it requires, once their hooks have done what they do.
@@ -139,7 +139,7 @@ class Hooks:
     def scope_ended(self, scope: ScopeId, state: ScopeState | None, then: Callable[[], None]) -> None:
         """A scope is over, which was in `state`; `then` is called once its skills have ended, unless it is back.
 
-        Skills of it may be ending already, that were over before.
+        Among them are those that were over before, and are still ending.
         """
         state = state or ScopeState()
         skills = self._active(scope, state)
