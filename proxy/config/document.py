@@ -26,6 +26,7 @@ class Bare(str):
     __slots__ = ()
 
 
+_NO_KEY = "a key must be text, not a list or a mapping"
 _TOP = "the top level must be a mapping with keys such as servers and skill_configs"
 
 
@@ -161,7 +162,8 @@ class Reading(Generic[Leaf]):
 
     def _key(self, node: yaml.Node, place: Place) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
-            self._problem(node, place, "a key must be text, not a list or a mapping")
+            what = 'an expression needs quotes: write "{{ … }}"' if _was_an_expression(node) else _NO_KEY
+            self._problem(node, place, what)
             return None
         key = self._scalar(node, place)
         if key is None:
@@ -203,6 +205,11 @@ class Reading(Generic[Leaf]):
 
     def _fatal(self, node: yaml.Node, place: Place, what: str) -> Refused:
         return Refused([*self.problems, Problem(self._file, _line(node), shown(place[:2]), what)])
+
+
+def _was_an_expression(key: yaml.Node) -> bool:
+    """Whether a key is what YAML makes of the inner half of `{{ … }}`."""
+    return isinstance(key, yaml.MappingNode) and bool(key.flow_style)
 
 
 def _line(node: yaml.Node) -> int:

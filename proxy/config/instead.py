@@ -6,11 +6,12 @@ from typing import cast
 
 from proxy.config import confidential
 from proxy.config.document import Plain
-from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILL_PATHS, SKILLS
+from proxy.config.models import ALLOWLISTS, DENIED, SERVERS, SKILL_PATHS, SKILLS, STEP_LISTS
 from proxy.config.problems import MAYBE_A_SPACE, Place, lacks_a_space, shown
 
 GRANTED: Mapping[str, str] = dict(zip(ALLOWLISTS, ("tools", "resources", "prompts", "tools"), strict=True))
 
+_TOOL = re.compile(r"[\w.-]+/[\w.-]+")
 _NAME = re.compile(r"[\w.-]+")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _LONG = 80
@@ -50,6 +51,8 @@ def of_no_mapping(place: Place, value: Plain) -> str:
             return f': write each server with its {GRANTED[kind]}: "{_first_name(value)}: []"'
         case (str(part),) if part == DENIED:
             return f': write each server with its tools: "{_first_name(value)}: [NAME]"'
+        case (*_, str(key), int()) if key in STEP_LISTS:
+            return f': write "tool: {value if isinstance(value, str) and _TOOL.fullmatch(value) else "SERVER/TOOL"}"'
         case (str(part), str(key)) if part in SERVERS and isinstance(value, str):
             return f': write "{shown((key,))}: {{{_server(value)}}}"'
         case _:

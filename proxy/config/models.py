@@ -32,6 +32,7 @@ ON_START: Final = "on_scope_start"
 BIND: Final = "bind"
 STEPS: Final = "steps"
 PARALLEL: Final = "parallel"
+STEP_LISTS: Final = (*HOOKS, ON_START, STEPS, PARALLEL)
 WORKFLOW: Final = (
     *("parameters", "output", "output_schema", "expose_as_tool", "activation"),
     *("max_execution_time_seconds", "max_iterations", "max_concurrent_executions"),

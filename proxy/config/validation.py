@@ -15,14 +15,12 @@ from proxy.config.models import (
     CLIENT_FILTERS,
     CLIENT_KEYS,
     DENIED,
-    HOOKS,
     ON_START,
-    PARALLEL,
     PROFILES,
     SERVERS,
     SKILL_PATHS,
     SKILLS,
-    STEPS,
+    STEP_LISTS,
     File,
     ProfileEntry,
     ProxyBlock,
@@ -39,7 +37,6 @@ from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
-_STEPS = (*HOOKS, STEPS, PARALLEL, ON_START)
 _OF_STEPS = (BIND, "arguments", "parameters", "output_schema")
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
@@ -48,7 +45,7 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
             *("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
             *("tags", "required_capabilities", "requires_skills", "conflicts_with", "bins", "servers", "os"),
             *(SKILL_PATHS, PROFILES, "allowed_skills", "denied_skills", "capabilities", "active"),
-            *(*_STEPS, "expression_env"),
+            *(*STEP_LISTS, "expression_env"),
         ),
         "is empty: write [] for an empty list, or leave it out",
     ),
@@ -222,7 +219,7 @@ def _in_plain_words(error: ErrorDetails, place: Place) -> str:
 
 
 def _about_no_list(place: Place, given: object) -> str:
-    if place[-1] in _STEPS:
+    if place[-1] in STEP_LISTS:
         return "must be a list of steps: write - tool: SERVER/TOOL below it"
     if isinstance(given, str):
         return f"must be a list: write {instead.of_no_list(place, given)}"

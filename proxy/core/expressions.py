@@ -63,6 +63,15 @@ _ALLOWED: Final = (
     nodes.UnaryExpr,
 )
 
+_TOO_EARLY: Final = ("unexpected 'end of template'", "it ends too early")
+"""What Jinja2 says of an expression that lacks something, and what is said here."""
+_WHENCE: Final[Mapping[str, str]] = {
+    "steps": "no step before this one saves it",
+    "params": "parameters does not have it",
+    "env": "proxy.expression_env does not have it",
+}
+"""Why a member is not there, by the name that does not have it."""
+
 _USERS: Final[Mapping[str, tuple[str, Mapping[str, Function], int]]] = {
     "map": ("filter", FILTERS, 0),
     "select": ("test", TESTS, 0),
@@ -286,7 +295,7 @@ def _parsed(source: str) -> nodes.Expr:
         parser = Parser(_SANDBOX, source, state="variable")
         expression = parser.parse_expression()
     except TemplateSyntaxError as error:
-        raise Refused(str(error.message).replace("end of template", "the end")) from error
+        raise Refused(str(error.message).replace(*_TOO_EARLY).replace("end of template", "the end")) from error
     except RecursionError as error:
         raise Refused("it is nested too deeply") from error
     except ValueError as error:
@@ -387,4 +396,5 @@ def _misspelled(expression: nodes.Expr, known: Names) -> Iterator[str]:
 def _no_member(root: str, member: object, known: Names) -> Iterator[str]:
     members = known.get(root)
     if members is not None and member not in members:
-        yield f"{root}: {unknown('member', member, members)}"
+        fault = f"{root}: {unknown('member', member, members)}"
+        yield f"{fault}; {_WHENCE[root]}" if root in _WHENCE else fault

@@ -248,7 +248,32 @@ MISTAKES = [
     # shapes
     ("steps: {tool: desk/find}", ["5: {}.steps: must be a list of steps: write - tool: SERVER/TOOL below it"]),
     ("on_offload: desk/find", ["5: {}.on_offload: must be a list of steps: write - tool: SERVER/TOOL below it"]),
-    ("steps: [desk/find]", ["5: {}.steps[0]: must be a mapping (key: value), not text"]),
+    ("steps: [desk/find]", ['5: {}.steps[0]: must be a mapping (key: value), not text: write "tool: desk/find"']),
+    (
+        "on_offload: [find, [x]]",
+        [
+            '5: {}.on_offload[0]: must be a mapping (key: value), not text: write "tool: SERVER/TOOL"',
+            '5: {}.on_offload[1]: must be a mapping (key: value), not a list: write "tool: SERVER/TOOL"',
+        ],
+    ),
+    (
+        (
+            "steps:\n  - tool: desk/find\n    arguments: {a: {{ params.x }}}\n"
+            "  - tool: desk/find\n    arguments:\n      a: {{ 1 }}"
+        ),
+        [
+            '7: {}.steps[0].arguments.a: an expression needs quotes: write "{{{{ … }}}}"',
+            '10: {}.steps[1].arguments.a: an expression needs quotes: write "{{{{ … }}}}"',
+        ],
+    ),
+    (
+        "steps: [{tool: desk/find, arguments: {a: '{{ steps.a }}', b: '{{ params.b }}', c: '{{ env.C }}'}}]",
+        [
+            "5: {}.steps[0].arguments.a: steps: there is no member 'a'; no step before this one saves it",
+            "5: {}.steps[0].arguments.b: params: there is no member 'b'; parameters does not have it",
+            "5: {}.steps[0].arguments.c: env: there is no member 'C'; proxy.expression_env does not have it",
+        ],
+    ),
     ("steps: [{tol: desk/find}]", ["5: {}.steps[0].tol: unknown key: did you mean 'tool'?"]),
     (
         "steps: [{parallel: [{tool: desk/find, on_eror: fail}]}]",
@@ -376,7 +401,12 @@ MISTAKES = [
     ),
     (
         "steps: [{tool: desk/find}]\noutput_schema: {type: text}",
-        ["6: {}.output_schema: type: 'text' is not valid under any of the given schemas"],
+        [
+            (
+                "6: {}.output_schema: type: 'text' is no type: "
+                "there are string, integer, number, boolean, array, object, null"
+            )
+        ],
     ),
     (
         "steps: [{tool: desk/find}]\noutput_schema: {$ref: 'https://example.com/x'}",

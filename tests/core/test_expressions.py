@@ -200,11 +200,23 @@ def test_expressions_are_seen(value: Any, holds: bool, one: bool):
     [
         ("{{ prams.x }}", "there is no name 'prams' (did you mean 'params'?); there are params, scope, steps"),
         ("{{ self }}", "there is no name 'self'; there are params, scope, steps"),
-        ("{{ steps.fund }}", "steps: there is no member 'fund' (did you mean 'found'?)"),
-        ("{{ steps['fund'] }}", "steps: there is no member 'fund' (did you mean 'found'?)"),
-        ("{{ steps[0] }}", "steps: there is no member 0"),
-        ("{{ steps.fund is defined }}", "steps: there is no member 'fund' (did you mean 'found'?)"),
-        ("{{ steps.fund | default(1) }}", "steps: there is no member 'fund' (did you mean 'found'?)"),
+        (
+            "{{ steps.fund }}",
+            "steps: there is no member 'fund' (did you mean 'found'?); no step before this one saves it",
+        ),
+        (
+            "{{ steps['fund'] }}",
+            "steps: there is no member 'fund' (did you mean 'found'?); no step before this one saves it",
+        ),
+        ("{{ steps[0] }}", "steps: there is no member 0; no step before this one saves it"),
+        (
+            "{{ steps.fund is defined }}",
+            "steps: there is no member 'fund' (did you mean 'found'?); no step before this one saves it",
+        ),
+        (
+            "{{ steps.fund | default(1) }}",
+            "steps: there is no member 'fund' (did you mean 'found'?); no step before this one saves it",
+        ),
         ("{{ params | uper }}", "there is no filter 'uper' (did you mean 'upper'?)"),
         ("{{ params | attr('x') }}", "there is no filter 'attr' (did you mean 'selectattr'?)"),
         ("{{ params is callable }}", "there is no test 'callable'"),
@@ -228,7 +240,7 @@ def test_expressions_are_seen(value: Any, holds: bool, one: bool):
         ("{{- 1 }}", "{{- and -}} have no meaning here; put a space before a sign"),
         ("{{ 1 -}}", "{{- and -}} have no meaning here; put a space before a sign"),
         ("{{ 1 2 }}", "2 cannot stand after the expression"),
-        ("{{ }}", "unexpected 'the end'"),
+        ("{{ }}", "it ends too early"),
         ("{{ a ? b }}", "unexpected char '?' at 3"),
         ("{{ " + "9" * 5_000 + " }}", "a number is too long"),
         ("{{ " + "(" * 21 + ")" * 21 + " }}", "brackets are nested too deeply"),
