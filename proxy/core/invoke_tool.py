@@ -144,9 +144,16 @@ def _entry(skill: Skill, limit: int | None) -> str:
     """A skill in a line: how it is called and what it is for, which `limit` characters are given for each."""
     called = flat(signature(parameters(skill)), DESCRIPTION_LIMIT if limit is None else limit)
     said = flat(described(skill), DESCRIPTION_LIMIT if limit is None else limit)
-    return f"{_named(skill)}{without_our_tags(called)}: {without_our_tags(said)}"
+    return without_our_tags(f"- {_id(skill)}{called}{_when(skill)}: {said}")
 
 
 def _named(skill: Skill) -> str:
-    active = skill.workflow is not None and skill.workflow.needs_activation
-    return without_our_tags(f"- {flat(skill.id, DESCRIPTION_LIMIT)}{' (only while active)' if active else ''}")
+    return without_our_tags(f"- {_id(skill)}{_when(skill)}")
+
+
+def _id(skill: Skill) -> str:
+    return flat(skill.id, DESCRIPTION_LIMIT)
+
+
+def _when(skill: Skill) -> str:
+    return " (only while active)" if skill.workflow is not None and skill.workflow.needs_activation else ""

@@ -143,7 +143,7 @@ def test_the_description_shows_each_skill_in_a_line():
 
     assert text.endswith(
         ":\n- briefing(customer: string): Gathers all there is"
-        "\n- closing (only while active)(customer: string): Closes a case"
+        "\n- closing(customer: string) (only while active): Closes a case"
     )
     assert "SKILL with action read" in text
 
