@@ -132,7 +132,7 @@ class Absence(Enum):
 
 @dataclass(frozen=True)
 class Missing:
-    """A name that is not exposed but that `skill` grants, at `server`."""
+    """A name that is not exposed but that `skill` grants, at `server`; that is empty where the skill is the tool."""
 
     why: Absence
     skill: str
@@ -231,11 +231,15 @@ def missing(catalogue: Catalogue, state: ScopeState, inventory: Inventory, name:
     """
     if name in _met(catalogue, inventory, _tools) or name in decide(catalogue, state.active, inventory).tools:
         return None
+    naming = catalogue.naming
+    for skill in catalogue.skills if naming.tools else ():
+        if skill.id in naming.tools and naming.tool_of(skill.id) == name:  # nothing else has the name
+            return None if skill.id in state.active else Missing(_absence(state, [skill.id]), skill.id, "")
     known = [
         (server, original)
         for server in catalogue.servers
         for original in _known(catalogue, server, inventory.get(server, Offer()))
-        if catalogue.naming.expose(server, original) == name
+        if naming.expose(server, original) == name
     ]
     found = [
         (skill.id, server)

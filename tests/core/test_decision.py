@@ -627,6 +627,18 @@ def test_a_tool_of_a_server_that_is_switched_off_is_unknown():
     assert missing(catalogue(skill("s", {"off": Allow.of(["x"])})), ScopeState(), {}, "off__x") is None
 
 
+def test_a_skill_that_is_a_tool_while_it_is_active_is_refused_with_itself():
+    """By the name that it would have; one that is active, or cannot be used here, is not missing."""
+    naming = Naming({"gh": "gh"}, tools=frozenset({"run", "hidden"}))
+    runs = Catalogue(("gh",), naming, (skill("other"), skill("run")))
+
+    assert missing(runs, ScopeState(), {}, "run") == Missing(Absence.INACTIVE, "run", "")
+    assert missing(runs, ScopeState(offloaded=frozenset({"run"})), {}, "run") == Missing(Absence.OFFLOADED, "run", "")
+    assert missing(runs, ScopeState(active=("run",)), {}, "run") is None
+    assert missing(runs, ScopeState(), {}, "other") is None
+    assert missing(runs, ScopeState(), {}, "hidden") is None
+
+
 def test_a_tool_that_no_skill_grants_is_unknown_like_one_that_does_not_exist():
     """One answer for both (rule 7, B05)."""
     inventory = {"gh": offer("search", "delete_repo")}
