@@ -35,8 +35,12 @@ _LONGEST: Final = 200
 """Characters of a fault."""
 _SHOWN: Final = 60
 """Characters of a value in a fault."""
+_STRAY: Final = 5
+"""Names in a fault."""
 _DEEPEST: Final = 100
 """Levels of a value that are recorded."""
+_MOST_SECRETS: Final = 100
+_LONGEST_SECRET: Final = 1_000
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _NO_SCHEMAS: Final = frozenset({"default", "enum", "const", "examples"})
@@ -119,7 +123,11 @@ def schema_fault(schema: Json) -> str:
         error = next(iter(checker.iter_errors(cast("Any", schema))), None)
     except RecursionError:
         return "it is nested too deeply"
-    return _told(error) if error else next(_bad_references(schema, dialect), "")
+    if error is None:
+        return next(_bad_references(schema, dialect), "")
+    if error.validator == "anyOf" and [*error.absolute_path][-1:] == ["type"]:
+        error.message = f"{error.instance!r} is no type: there are {', '.join(TYPES)}"
+    return _told(error)
 
 
 def _bad_references(schema: Json, dialect: str) -> Iterator[str]:
@@ -198,8 +206,25 @@ def _told(error: "ValidationError") -> str:
         shown = MASK
     else:
         shown = shortened(written, _SHOWN)
-    message = error.message.replace(written, shown)
+    message = _unexpected(error) or error.message.replace(written, shown)
     return flat(f"{place}: {message}" if place else message, _LONGEST)
+
+
+def _unexpected(error: "ValidationError") -> str:
+    """What an object has that its schema does not name; empty where that is not the error."""
+    schema, value = cast("object", error.schema), cast("object", error.instance)
+    if error.validator != "additionalProperties" or not is_json(schema) or not is_json(value):
+        return ""
+    if schema["additionalProperties"] is not False or "patternProperties" in schema:
+        return ""
+    named = schema.get("properties", {})
+    stray = islice((name for name in value if name not in named), _STRAY)
+    return ", ".join(_not_expected(name, named) for name in stray)
+
+
+def _not_expected(name: str, known: Json) -> str:
+    close = alike(name, known)
+    return f"{name!r} is not expected" + (f" (did you mean {close[0]!r}?)" if close else "")
 
 
 def _nothing_else() -> "SchemaRegistry":
@@ -262,6 +287,25 @@ def masked(schema: Json, arguments: Json, mask: Callable[[str], str]) -> Json:
     gives `writeOnly: true` or `format: password`, wherever it does. Other texts are as `mask` gives them back.
     """
     return _masked(arguments, frozenset(_secret_names(schema, schema)), mask, 0)
+
+
+def secrets_in(schema: Json, arguments: Json) -> list[str]:
+    """What `masked` makes `***` of, as texts: at most 100, without those of more than 1,000 characters."""
+    found = _secrets(arguments, frozenset(_secret_names(schema, schema)), 0, inside=False)
+    return [*islice((text for text in found if len(text) <= _LONGEST_SECRET), _MOST_SECRETS)]
+
+
+def _secrets(value: object, secret: frozenset[str], depth: int, *, inside: bool) -> Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    if is_json(value):
+        for key, below in value.items():
+            hidden = inside or key in secret or tells_a_secret(key)
+            yield from _secrets(below, secret, depth + 1, inside=hidden)
+    elif inside and isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
+    for below in items(value):
+        yield from _secrets(below, secret, depth + 1, inside=inside)
 
 
 def _masked(value: Any, secret: frozenset[str], mask: Callable[[str], str], depth: int) -> Any:  # noqa: ANN401 - JSON

@@ -60,10 +60,10 @@ class Invoking:
         """The result of `SKILL_INVOKE`; `stages`: of the request."""
         catalogue = self._gate.catalogue(caller.scope)
         wanted, inner = arguments.get("skill_name"), object_of(arguments.get("arguments", {}))
-        if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
-            return invoke_answers.bad_call(f'Put {", ".join(stray)} inside "arguments".')
         if not isinstance(wanted, str) or not wanted:
             return invoke_answers.bad_call("The skill_name is missing.")
+        if stray := [name for name in arguments if name not in ("skill_name", "arguments")]:
+            return invoke_answers.bad_call(f'Put {", ".join(stray)} inside "arguments".')
         if inner is None:
             return invoke_answers.bad_call('"arguments" has to be an object (or a JSON text of one).')
         skill = catalogue.by_id.get(wanted)
@@ -202,15 +202,20 @@ class Invoking:
         output: object,
         parent: str,
     ) -> None:
-        from proxy.core.parameters import masked  # noqa: PLC0415 - as above
+        from proxy.core.parameters import masked, secrets_in  # noqa: PLC0415 - as above
 
-        mask = self._masker.mask
+        schema, given = _workflow(skill).parameters, work.params or {}
+        hidden = Masker(secrets_in(schema, given))  # what fails may say what it was given
+
+        def mask(text: str) -> str:
+            return hidden.mask(self._masker.mask(text))
+
         steps = tuple(StepRecord(s.name, s.target, s.started, s.seconds, s.status, mask(s.error)) for s in work.records)
         run = Run(
             id=work.run,
             skill=skill.id,
             scope=str(work.caller.scope),
-            parameters=masked(_workflow(skill).parameters, work.params or {}, mask),
+            parameters=masked(schema, given, mask),
             status=status,
             began=began,
             seconds=seconds,

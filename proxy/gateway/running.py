@@ -131,7 +131,9 @@ class Runner:
         if limit.cancelled_caught and at is not None:
             one = next((step for step in reversed(work.records) if step.status == "cancelled"), None)
             name, target = (at.place, "") if one is None else (one.name, one.target)
-            raise OutOfBounds(name, at.place, target, f"all steps together have {within:g} s, and that is over")
+            key = "hook_timeout" if work.params is None else "max_execution_time_seconds"
+            why = f"all steps together have {within:g} s, and that is over (its {key})"
+            raise OutOfBounds(name, at.place, target, why)
 
     async def names(self, work: Work) -> dict[str, Any]:
         """What expressions can use, by name."""
@@ -241,7 +243,8 @@ class Runner:
         if work.goes_on is not None and (why := await work.goes_on()):
             raise OutOfBounds(step.name, step.place, step.target, why)
         if work.left < 1:
-            raise OutOfBounds(step.name, step.place, step.target, "no more calls may be made in one run")
+            why = "no more calls may be made in one run (its max_iterations)"
+            raise OutOfBounds(step.name, step.place, step.target, why)
         work.left -= 1
         timeout = inf if step.timeout is None else step.timeout
         with anyio.move_on_after(timeout):
