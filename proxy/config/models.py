@@ -502,11 +502,12 @@ class SecondsByKind(_Part):
 
 
 class StateBlock(_Part):
-    """Where the state of clients is kept."""
+    """Where the state of clients is kept, and the records of runs."""
 
     backend: Literal["memory", "sqlite"] = Field(
         default="memory",
-        description="memory: it ends with the proxy; sqlite: namespaces and users keep their active skills in a file.",
+        description="memory: it ends with the proxy; sqlite: a file has the active skills and heaps of namespaces and "
+        "users, and the newest runs of skills.",
     )
     path: str | None = Field(
         default=None,
@@ -554,7 +555,8 @@ class ProxyBlock(_Part):
         description="Whether what servers offer is remembered from one run to the next, in the user's cache folder.",
     )
     state: StateBlock = Field(
-        default_factory=StateBlock, description="Where the state of clients is kept, and whether it outlives the proxy."
+        default_factory=StateBlock,
+        description="Where the state of clients and the records of runs are kept, and whether they outlive the proxy.",
     )
     guidance: Annotated[str, AfterValidator(_short)] | None = Field(
         default=None,

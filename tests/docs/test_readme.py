@@ -15,6 +15,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.config.models import ProfileEntry, ProxyBlock, ServerEntry, SkillEntry, StepEntry
+from proxy.core.filters import FILTERS, TESTS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -123,3 +124,12 @@ def test_every_setting_is_in_the_reference():
         for name, field in part.model_fields.items()
     }
     assert {key for key in keys if f"`{key}`" not in README} <= {"envFile"}
+
+
+def test_every_filter_and_test_is_in_the_reference():
+    """All that expressions have, and nothing else, stands in the table about them."""
+    _, begins, rest = README.partition("What **expressions** have")
+    rows = re.findall(r"^\| (?:filters:|…|tests) .*", rest.partition("\n\n**")[0], re.MULTILINE)
+    named = re.findall(r"`([a-z]+)`", "\n".join(rows))
+    assert begins
+    assert {*named} == {name for name in (*FILTERS, *TESTS) if name.isalpha()}
