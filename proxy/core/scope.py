@@ -134,8 +134,9 @@ def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeStat
 
 
 def begun(state: ScopeState, skills: Iterable[str]) -> ScopeState:
-    """The state after active skills that were due have begun."""
-    return replace(state, due=state.due.difference(skills))
+    """The state after active skills have begun; the same object when none of them was due."""
+    due = state.due.difference(skills)
+    return state if due == state.due else replace(state, due=due)
 
 
 def started(state: ScopeState) -> ScopeState:

@@ -16,7 +16,7 @@ from proxy.gateway.gate import Gate
 from proxy.gateway.hooks import Hooks
 from proxy.gateway.invoking import Invoking
 from proxy.gateway.listing import Listing
-from proxy.gateway.rounds import Rounds
+from proxy.gateway.rounds import Rounds, Withdrawn
 from proxy.gateway.skills import Skills
 from proxy.gateway.stages import Stages
 from proxy.ports import Caller
@@ -53,11 +53,12 @@ class Calling:
             Unknown: no tool of that name exists for the caller.
             Rejection: the server's own JSON-RPC error.
         """
-        if (resumed := await self._rounds.resumed(caller, params)) is not None:
+        may_ask = await self._may_ask(caller, params)
+        if (resumed := await self._rounds.resumed(caller, params, ours=may_ask)) is not None:
             return resumed
         if await self._hooks.waits(caller.scope):
             return await self._rounds.in_person(caller, params, partial(self._first, params=params))
-        if await self._may_ask(caller, params):
+        if may_ask:
             return await self._rounds.in_person(caller, params, partial(self._call, params=params))
         return await self._call(caller, params)
 
@@ -101,7 +102,10 @@ class Calling:
             if (skill := await self._invoked(caller, name)) is not None:
                 await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
                 return await self._invoking.run(caller, skill, arguments, stages)
-        return await self._forwarding.call_tool(caller, params)
+        try:
+            return await self._forwarding.call_tool(caller, params)
+        except Withdrawn:  # while it waited, the configuration has made skills active that have yet to begin
+            return await self._first(caller, params)
 
     async def _invoked(self, caller: Caller, name: object) -> Skill | None:
         """The skill that is a tool of its own by that name, while it is active; nothing else has the name."""

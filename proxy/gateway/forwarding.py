@@ -62,6 +62,7 @@ class Forwarding:
 
         Raises:
             Unknown: no tool of that name exists for the caller.
+            Withdrawn: while it waited, skills have become active that have yet to begin; nothing was sent.
             Rejection: the server's own JSON-RPC error.
         """
         name: str = params["name"]
@@ -76,7 +77,8 @@ class Forwarding:
             await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
 
         async def same() -> bool:
-            return (await self._view(caller)).tools.get(name) == found
+            state = await self._gate.state(caller.scope)
+            return not state.due and self._gate.sight(caller.scope, state.active).view.tools.get(name) == found
 
         try:
             original = {**params, "name": found.original}
@@ -84,6 +86,8 @@ class Forwarding:
                 original["arguments"] = {**given, **await self._bound(caller, found, given)}
             result = await self._send(caller, found.server, "tools/call", original, same, repeat=_may_repeat(found))
         except Withdrawn:
+            if (await self._gate.state(caller.scope)).due:
+                raise
             return await self.call_tool(caller, params, direct=direct)
         except (AlreadySet, Unfilled, ServerUnavailable, ServerLost, ServerSilent, Unanswered) as error:
             return wording.refusal(_without_result(name, error))
@@ -384,8 +388,10 @@ class Forwarding:
 
     async def _used(self, scope: ScopeId, server: str, method: str, params: Mapping[str, Any]) -> list[str]:
         """The active skills with a limit on being idle that a request to `server` makes use of."""
-        active, catalogue = (await self._gate.state(scope)).active, self._gate.catalogue(scope)
-        skills = [catalogue.by_id[skill] for skill in active if skill in catalogue.limited]
+        state, catalogue = await self._gate.store.get(scope), self._gate.catalogue(scope)
+        if state is None:  # it is over, and a skill of it has yet to end
+            return []
+        skills = [catalogue.by_id[skill] for skill in state.active if skill in catalogue.limited]
         if method != "tools/call":
             return [skill.id for skill in skills if server in skill.servers]
         return [skill.id for skill in skills if skill.tools.get(server, NOTHING).allows(params["name"])]

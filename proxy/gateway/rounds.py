@@ -101,8 +101,11 @@ class Rounds:
         self._tasks.start_soon(held.run, partial(work, caller._replace(channel=held)))
         return await self._await(held, caller, _own_purpose(caller, params))
 
-    async def resumed(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def resumed(self, caller: Caller, params: Mapping[str, Any], *, ours: bool) -> dict[str, Any] | None:
         """What becomes of work that waits for what the client brings now; None where it brings nothing for any.
+
+        `ours`: the call is of a tool of ours, which nobody else has given a state for. Without its work it is no new
+        call: that would do everything once more.
 
         Raises:
             Rejection: the work waits no more.
@@ -112,8 +115,10 @@ class Rounds:
         purpose = _own_purpose(caller, params)
         try:
             kept = self._seal.open(purpose, params["requestState"])
-        except Rejection:  # it is a server's
-            return None
+        except Rejection:
+            if ours:
+                raise
+            return None  # it is a server's
         return await self._resume(kept["call"], caller, purpose, params)
 
     def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:

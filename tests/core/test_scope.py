@@ -12,6 +12,7 @@ from proxy.core.scope import (
     ScopeId,
     ScopeState,
     announced,
+    begun,
     called,
     connected,
     disconnected,
@@ -203,6 +204,14 @@ def test_what_is_handed_out_again_is_new_again():
 
     assert "x:0" in state.handed_out
     assert "x:1" not in state.handed_out
+
+
+def test_what_was_due_and_has_begun_is_due_no_more():
+    """Where nothing of it was, nothing changes."""
+    state = ScopeState(active=("a", "b"), due=frozenset({"a", "b"}))
+    assert begun(state, ["a", "c"]).due == {"b"}
+    assert begun(state, ["c"]) is state
+    assert begun(state, []) is state
 
 
 def test_a_scope_is_named_in_logs_without_what_opens_it():
