@@ -88,7 +88,12 @@ class Calling:
         return hook_answers.with_dropped(answer, dropped) if params["name"] == SKILL else answer
 
     async def _call(self, caller: Caller, params: Mapping[str, Any], stages: Stages | None = None) -> dict[str, Any]:
-        stages = stages or Stages(caller.channel, params)
+        try:
+            return await self._decided(caller, params, stages or Stages(caller.channel, params))
+        except Withdrawn:  # while it waited, the configuration has made skills active that have yet to begin
+            return await self._first(caller, params)
+
+    async def _decided(self, caller: Caller, params: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
         name: str = params["name"]
         arguments: Mapping[str, Any] = params.get("arguments") or {}
         catalogue = self._gate.catalogue(caller.scope)
@@ -102,10 +107,7 @@ class Calling:
             if (skill := await self._invoked(caller, name)) is not None:
                 await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
                 return await self._invoking.run(caller, skill, arguments, stages)
-        try:
-            return await self._forwarding.call_tool(caller, params)
-        except Withdrawn:  # while it waited, the configuration has made skills active that have yet to begin
-            return await self._first(caller, params)
+        return await self._forwarding.call_tool(caller, params)
 
     async def _invoked(self, caller: Caller, name: object) -> Skill | None:
         """The skill that is a tool of its own by that name, while it is active; nothing else has the name."""

@@ -16,7 +16,7 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.failing import Event, HookFailed, StepFailed
-from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, with_due
+from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, required, with_due
 from proxy.core.run import StepRecord
 from proxy.core.scope import ScopeId, ScopeState, begun, started
 from proxy.core.steps import Steps
@@ -73,7 +73,8 @@ class Hooks:
             planned = activated(catalogue, before, wanted)
             if isinstance(planned, Blocked):
                 return Change(before, before, blocked=planned)
-            joining = [catalogue.by_id[skill] for skill in planned.active if skill not in before.active]
+            due = before.due.intersection((wanted, *required(catalogue, wanted)))
+            joining = [catalogue.by_id[one] for one in planned.active if one not in before.active or one in due]
             failed = await self._begin(caller, stages, joining)
             if failed is not None:
                 return Change(before, await gate.state(scope), failed=failed)
@@ -198,9 +199,10 @@ class Hooks:
             catalogue = self._gate.catalogue(scope)
             after = activated(catalogue, state, wanted) if wanted in catalogue.by_id else state
             blocked = after if isinstance(after, Blocked) else None
-            if isinstance(after, Blocked) or after is state:
+            if isinstance(after, Blocked):
                 return state
-            return begun(with_due(catalogue, state, after), (skill.id for skill in joined))
+            after = after if after is state else with_due(catalogue, state, after)
+            return begun(after, (skill.id for skill in joined))
 
         before = after = await self._gate.state(scope)
         with anyio.CancelScope(shield=True):  # what has begun is active, whatever becomes of the request

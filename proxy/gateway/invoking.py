@@ -5,7 +5,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -210,7 +210,8 @@ class Invoking:
         def mask(text: str) -> str:
             return hidden.mask(self._masker.mask(text))
 
-        steps = tuple(StepRecord(s.name, s.target, s.started, s.seconds, s.status, mask(s.error)) for s in work.records)
+        in_order = sorted(work.records, key=lambda step: step.started)
+        steps = tuple(replace(step, error=mask(step.error)) for step in in_order)
         run = Run(
             id=work.run,
             skill=skill.id,

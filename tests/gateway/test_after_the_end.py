@@ -305,7 +305,10 @@ async def test_the_bound_on_calls_ends_a_run_whose_step_lets_others_go_on(make: 
     result = await world.wired.calling.call(caller(), {"name": "SKILL_INVOKE", "arguments": arguments})
 
     assert result["isError"] is True
-    assert result["structuredContent"]["error"]["reason"] == "value 3: no more calls may be made in one run"
+    assert (
+        result["structuredContent"]["error"]["reason"]
+        == "value 3: no more calls may be made in one run (its max_iterations)"
+    )
     assert world.desk.called == ["find"] * 3
 
 

@@ -222,7 +222,7 @@ async def test_a_scope_waits_for_no_other():
 
 
 async def test_what_is_required_and_has_ended_meanwhile_begins_again():
-    """It was active when the activation began, and idled out while another hook ran: once it has ended."""
+    """It was active when the activation began, and idled out while another hook ran: before the next call."""
     top = skill("top", requires=("base",), on_activate=[call("two")])
     async with acting(named("base", idle_limit=60.0), top) as world:
         await world.skill("activate", "base")
@@ -239,6 +239,7 @@ async def test_what_is_required_and_has_ended_meanwhile_begins_again():
         assert not (await activation.outcome()).get("isError")
 
         assert await world.active() == ("base", "top")
+        await world.skill("list", "")
         assert (begins(world), ends(world)) == (["base", "base"], ["base"])
         assert world.desk.tools == ["begin", "two", "end", "begin"]
 
@@ -369,10 +370,12 @@ async def test_what_idles_out_or_is_removed_ends_with_the_reason():
         again = Doing(world.tasks, partial(world.skill, "activate", "idle"))
         await settle()
         reasons = [arguments["reason"] for tool, arguments in world.desk.called if tool == "end"]
-        assert (ends(world), reasons) == (["idle", "gone"], ["idle", "removed"])
+        assert (ends(world), reasons) == (["idle"], ["idle"])
         assert not again.done
         go_on.set()
         await again.outcome()
+        reasons = [arguments["reason"] for tool, arguments in world.desk.called if tool == "end"]
+        assert (ends(world), reasons) == (["idle", "gone"], ["idle", "removed"])
         assert world.quiet
 
 

@@ -160,7 +160,7 @@ async def test_a_run_takes_no_longer_than_it_may():
         world.desk.holds("two")
         error = (await world.invoke("flow"))["structuredContent"]["error"]
         assert (error["step"], error["target"]) == ("two", "desk/two")
-        assert error["reason"] == "all steps together have 0.05 s, and that is over"
+        assert error["reason"] == "all steps together have 0.05 s, and that is over (its max_execution_time_seconds)"
         assert world.desk.cancelled == ["two"]
         (run,) = world.runs
         assert run.status == "failed"
@@ -177,14 +177,17 @@ async def test_a_run_makes_no_more_calls_than_it_may(on_error: Any):
     )
     async with acting(skill("flow", *steps, runs={"max_calls": 4})) as world:
         error = (await world.invoke("flow"))["structuredContent"]["error"]
-        assert (error["step"], error["reason"]) == ("three", "no more calls may be made in one run")
+        assert (error["step"], error["reason"]) == (
+            "three",
+            "no more calls may be made in one run (its max_iterations)",
+        )
         assert "three" not in world.desk.tools
         assert world.runs[0].status == "failed"
     async with acting(
         skill("flow", call("one", for_each=[1, 2, 3], on_error=on_error), runs={"max_calls": 2})
     ) as world:
         error = (await world.invoke("flow"))["structuredContent"]["error"]
-        assert error["reason"] == "value 2: no more calls may be made in one run"
+        assert error["reason"] == "value 2: no more calls may be made in one run (its max_iterations)"
 
 
 async def test_a_run_ends_when_its_skill_is_no_longer_active_that_has_to_be():
