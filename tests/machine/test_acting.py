@@ -246,7 +246,6 @@ class Acting(RuleBasedStateMachine):
         self.released: set[ScopeId] = set()
         self.over: set[ScopeId] = set()
         self.reloads = self.reloads_at_finish = 0
-        self.ending = False
         self.servers = {key: MadeUp(key, self.arrives) for key in ("desk", "log")}
         self.main = self.clock.create_task(self.live())
         self.clock.advance()
@@ -263,9 +262,6 @@ class Acting(RuleBasedStateMachine):
             runner: Any = self.wired.hooks._runner
             runner.run = self.watching(runner.run)
             await self.leave_off.wait()
-            self.ending = True
-            for scope in await store.scopes():  # shutting down changes no state
-                self.owe(scope, live(await store.get(scope)))
             await self.wired.hooks.shut_down()
             tasks.cancel_scope.cancel()
 
