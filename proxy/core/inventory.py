@@ -4,11 +4,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object as it came."""
 
+DEEPEST: Final = 100
+"""How deep a value may be nested that is worked with; it is no deeper than what everybody can read and write."""
 SKILLS_LIMIT: Final = 10_000
 """Skills of one server, at most; it may list more, and they can still be asked for by URI."""
 _DOCUMENT_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*[^/]/SKILL\.md", re.DOTALL)
@@ -33,6 +36,20 @@ def object_of(value: object) -> Json | None:
 def items(value: object) -> Sequence[Any]:
     """The items of a parsed JSON value; none where it is no array."""
     return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
+def json_size(value: object) -> float:
+    """Bytes of the JSON of a parsed JSON value; infinite where that is nested more than `DEEPEST` deep."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [below for one in level for below in _below(one)]
+        if not level:
+            return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return inf
+
+
+def _below(value: object) -> Iterable[object]:
+    return value.values() if is_json(value) else items(value)
 
 
 def without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 - any JSON value

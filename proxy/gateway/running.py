@@ -1,6 +1,5 @@
 """Running steps, in order or side by side: each calls a tool through the gate, or invokes a skill."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -9,14 +8,13 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from proxy.core import texts
 from proxy.core.catalogue import Catalogue
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.errors import ProxyError
 from proxy.core.expression_names import names_for
 from proxy.core.failing import OutOfBounds, StepFailed
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import DEEPEST, Json, is_json, items, json_size
 from proxy.core.run import StepRecord
 from proxy.core.scope import ScopeId, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
@@ -194,9 +192,11 @@ class Runner:
             await work.stages.tell(self._told(work, step), "running")
             result = await self._once(work, step, names)
         else:
+            from proxy.core.filters import kind  # noqa: PLC0415 - as below
+
             value = self._value(step, step.for_each, await self.names(work), "for_each")
             if not isinstance(value, list):
-                raise _failed(step, f"for_each is no list: {_shown(value)}")
+                raise _failed(step, f"for_each is no list, but {kind(value)}")
             values = items(cast("object", value))
             if len(values) > MOST_ITEMS:
                 raise _failed(step, f"for_each has {len(values):,} values, and may have {MOST_ITEMS:,}")
@@ -215,7 +215,7 @@ class Runner:
             StepFailed: they are too large; or one has failed.
         """
         results: list[Any] = []
-        size = 0
+        size: float = 0
         for index, item in enumerate(values):
             names = await self.names(work) | {"item": item, "index": index}
             if self._wanted(step.when, names, step.name, step.place, step.target):
@@ -226,7 +226,7 @@ class Runner:
                     if step.on_error == "fail" or isinstance(error, OutOfBounds):
                         of = type(error)
                         raise of(step.name, step.place, step.target, f"value {index}: {error.reason}") from None
-                size += _size(result)
+                size += json_size(result)
                 if size <= LARGEST_RESULT:
                     results.append(result)
                 elif step.save_as:
@@ -274,10 +274,10 @@ class Runner:
         """Keep a result under the step's name, where it has one.
 
         Raises:
-            StepFailed: it is too large.
+            StepFailed: it is too large, or nested too deeply.
         """
         kind, _, name = step.save_as.rpartition(".")
-        size = _size(result)
+        size = json_size(result)
         if size > LARGEST_RESULT:
             if step.save_as:
                 raise _too_large(step, size)
@@ -316,20 +316,13 @@ def _failed(step: Call, reason: str) -> StepFailed:
     return StepFailed(step.name, step.place, step.target, reason)
 
 
-def _too_large(step: Call, size: int) -> StepFailed:
+def _too_large(step: Call, size: float) -> StepFailed:
+    if size == inf:
+        return _failed(step, f"its result is nested more than {DEEPEST} deep, and cannot be kept")
     return _failed(step, f"its result has {size:,} bytes, and at most {LARGEST_RESULT:,} can be kept")
-
-
-def _size(value: object) -> int:
-    """Bytes of the JSON of a value."""
-    return texts.size(json.dumps(value, ensure_ascii=False))
 
 
 def _text(result: Json) -> str:
     """The text of a tool's result."""
     blocks = [block for block in items(result.get("content")) if is_json(block)]
     return "\n".join(text for block in blocks if isinstance(text := block.get("text"), str))
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)[:100]

@@ -3,12 +3,23 @@
 import json
 import subprocess
 import sys
+from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.inventory import SKILLS_LIMIT, Offer, is_json, object_of, template_matches, without_lone_surrogates
+from proxy.core.inventory import (
+    DEEPEST,
+    SKILLS_LIMIT,
+    Offer,
+    is_json,
+    json_size,
+    object_of,
+    template_matches,
+    without_lone_surrogates,
+)
 from tests.core.strategies import law
 
 
@@ -225,3 +236,25 @@ def test_no_template_takes_the_proxy_down():
     done = subprocess.run([sys.executable, "-c", hostile], capture_output=True, text=True, timeout=8, check=True)
 
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "size"), [(None, 4), ("ü", 4), ("\ud800", 3), ([1, 2], 6), ({"a": [True]}, 13), ([[{}], "[[["], 13)]
+)
+def test_the_size_of_a_value_is_that_of_its_json(value: object, size: int):
+    """In bytes, also where a text holds half a character."""
+    assert json_size(value) == size
+
+
+@pytest.mark.parametrize("wrap", [lambda below: [below], lambda below: {"a": below}])
+def test_a_value_that_is_nested_too_deeply_has_no_size(wrap: Any):
+    """However deep it is: nothing is overrun."""
+    value: object = 1
+    for _ in range(DEEPEST):
+        value = wrap(value)
+    assert json_size(value) < inf
+    for _ in range(10 * sys.getrecursionlimit()):
+        value = wrap(value)
+        assert json_size(value) == inf
+    while is_json(value) or isinstance(value, list):  # taken apart here: to Python, it is nested too deeply as well
+        (value,) = value.values() if is_json(value) else value
