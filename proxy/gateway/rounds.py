@@ -405,8 +405,8 @@ def _questions(result: Json) -> dict[str, Asked]:
     asked: Json = wanted if is_json(wanted) else {}
     found: dict[str, Asked] = {}
     for key, one in asked.items():
-        if is_json(one) and one.get("method") in QUESTIONS:
-            found[key] = {"method": one["method"], "params": one.get("params") or {}}
+        if is_json(one) and one.get("method") in tuple(QUESTIONS) and is_json(params := one.get("params") or {}):
+            found[key] = {"method": one["method"], "params": params}
     return found
 
 
