@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from proxy.core.run import StepRecord
+from proxy.core.run import TEXT_LIMIT, StepRecord
+from proxy.core.texts import shortened
 
 Event: TypeAlias = Literal["activate", "offload", "scope_start"]
 """What a hook belongs to."""
@@ -14,10 +15,11 @@ class StepFailed(Exception):
     """A step has failed, and with it what it was part of.
 
     `name`: how people are told of it. `place`: where the configuration has it. `target`: what it calls, empty for
-    nothing.
+    nothing. `reason`: of which a beginning is kept: it may be all that a server says.
     """
 
     def __init__(self, name: str, place: str, target: str, reason: str) -> None:
+        reason = shortened(reason, TEXT_LIMIT)
         where = f"{place}, {target}" if target else place
         super().__init__(f"step {name} ({where}) failed: {reason}")
         self.name = name

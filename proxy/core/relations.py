@@ -131,7 +131,7 @@ def begin(catalogue: Catalogue) -> ScopeState:
     Where they stand in each other's way, pinned ones come, then those that are first in the file.
     """
     wanted = (skill.id for skill in catalogue.skills if skill.active or skill.pinned)
-    return with_due(catalogue, ScopeState(), _with(catalogue, ScopeState(), wanted))
+    return _due(catalogue, ScopeState(), _with(catalogue, ScopeState(), wanted))
 
 
 def gone(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> list[Skill]:
@@ -160,10 +160,10 @@ def refitted(state: ScopeState, catalogue: Catalogue) -> ScopeState:
         anew = _with(catalogue, replace(fresh, active=(), by_demand=frozenset[str]()), wanted)
         if ({*anew.active}, anew.by_demand) != ({*known}, fresh.by_demand):  # else there is nothing better to be had
             fresh = replace(anew, offloaded=anew.offloaded | ({*known} - {*anew.active}))
-    return state if fresh == state else with_due(catalogue, state, fresh)
+    return state if fresh == state else _due(catalogue, state, fresh)
 
 
-def with_due(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> ScopeState:
+def _due(catalogue: Catalogue, before: ScopeState, after: ScopeState) -> ScopeState:
     """`after`, where what has become active, and has hooks, is due."""
     active = {*after.active}
     new = frozenset(skill for skill in active.difference(before.active) if catalogue.by_id[skill].hooked)

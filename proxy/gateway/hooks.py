@@ -3,7 +3,7 @@
 While its hooks run, a skill is not granted: not yet, where it begins, and no longer, where it ends.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,10 +16,11 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.failing import Event, HookFailed, StepFailed
-from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, required, with_due
-from proxy.core.run import StepRecord
+from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, required
+from proxy.core.run import TEXT_LIMIT, StepRecord
 from proxy.core.scope import ScopeId, ScopeState, begun, started
 from proxy.core.steps import Steps
+from proxy.core.texts import flat
 from proxy.gateway.gate import Gate
 from proxy.gateway.running import Heap, Runner, Work
 from proxy.gateway.stages import Stages, nobody
@@ -66,19 +67,24 @@ class Hooks:
             TooManyScopes: the scope is new, and one too many.
         """
         gate, scope = self._gate, caller.scope
+        ready = set[str]()
         async with self._turn(scope):
-            before, catalogue = await gate.state(scope), gate.catalogue(scope)
-            if wanted not in catalogue.by_id:
-                return Change(before, before)
-            planned = activated(catalogue, before, wanted)
-            if isinstance(planned, Blocked):
-                return Change(before, before, blocked=planned)
-            due = before.due.intersection((wanted, *required(catalogue, wanted)))
-            joining = [catalogue.by_id[one] for one in planned.active if one not in before.active or one in due]
-            failed = await self._begin(caller, stages, joining)
-            if failed is not None:
-                return Change(before, await gate.state(scope), failed=failed)
-            before, after, blocked = await self._commit(scope, wanted, joining)
+            while True:  # while hooks run, the configuration may change, and with it what has to begin
+                before, catalogue = await gate.state(scope), gate.catalogue(scope)
+                if wanted not in catalogue.by_id:
+                    return Change(before, before)
+                planned = activated(catalogue, before, wanted)
+                if isinstance(planned, Blocked):
+                    return Change(before, before, blocked=planned)
+                due = before.due.intersection((wanted, *required(catalogue, wanted)))
+                joining = [one for one in planned.active if one not in before.active or one in due]
+                if ready.issuperset(joining):
+                    break
+                failed = await self._begin(caller, stages, [catalogue.by_id[o] for o in joining if o not in ready])
+                if failed is not None:
+                    return Change(before, await gate.state(scope), failed=failed)
+                ready.update(joining)
+            before, after, blocked = await self._commit(scope, wanted, ready)
             return await self._ended_with(caller, stages, before, after, blocked)
 
     async def offload(self, caller: Caller, stages: Stages, wanted: str) -> Change:
@@ -186,12 +192,9 @@ class Hooks:
         return None
 
     async def _commit(
-        self, scope: ScopeId, wanted: str, joined: Sequence[Skill]
+        self, scope: ScopeId, wanted: str, ready: Collection[str]
     ) -> tuple[ScopeState, ScopeState, Blocked | None]:
-        """Make a skill active, once the hooks have run of those that `joined` with it; what is in the way is told.
-
-        What it requires by now besides, because that has ended meanwhile or is new, begins before the next call.
-        """
+        """Make a skill active, with others that are `ready`, since their hooks have run; what is in the way is told."""
         blocked: Blocked | None = None
 
         def make_active(state: ScopeState) -> ScopeState:
@@ -201,8 +204,7 @@ class Hooks:
             blocked = after if isinstance(after, Blocked) else None
             if isinstance(after, Blocked):
                 return state
-            after = after if after is state else with_due(catalogue, state, after)
-            return begun(after, (skill.id for skill in joined))
+            return begun(after, ready)
 
         before = after = await self._gate.state(scope)
         with anyio.CancelScope(shield=True):  # what has begun is active, whatever becomes of the request
@@ -290,7 +292,7 @@ class Hooks:
                 skill=skill,
                 step=failed.name,
                 place=failed.place,
-                reason=failed.reason,
+                reason=flat(failed.reason, TEXT_LIMIT),
             )
             return HookFailed(event, skill, failed, tuple(work.records))
         return tuple(work.records)
