@@ -173,18 +173,23 @@ class Hooks:
         turns = self._turns.setdefault(scope, anyio.Lock())
         try:
             async with turns:
-                while ending := self._ending.get(scope):
-                    await ending[0].wait()
+                await self._all_ended(scope)
                 yield
         finally:
             if not turns.locked() and not turns.statistics().tasks_waiting:
                 self._turns.pop(scope, None)
+
+    async def _all_ended(self, scope: ScopeId) -> None:
+        """Wait until what is ending in a scope has."""
+        while ending := self._ending.get(scope):
+            await ending[0].wait()
 
     async def _begin(self, caller: Caller, stages: Stages, skills: Sequence[Skill]) -> HookFailed | None:
         """Run the hooks of skills that are to begin, in order, until one fails."""
         self._gate.upstreams.need(self._gate.catalogue(caller.scope).needed_by(s.id for s in skills), caller.scope)
         done: tuple[StepRecord, ...] = ()
         for skill in skills:
+            await self._all_ended(caller.scope)  # it may have been active before, and have gone by itself
             failed = await self._hook(caller, stages, "activate", skill, "client")
             if isinstance(failed, HookFailed):
                 return replace(failed, done=(*done, *failed.done))

@@ -171,7 +171,7 @@ async def test_one_of_many_values_fails(on_error: Any):
 async def test_values_are_a_list_of_so_many():
     """What is none, or has more, is refused before anything is called."""
     async with acting(flow(call("one", for_each="{{ params.values }}"), runs={"max_calls": 10_000})) as world:
-        assert (await error(world, {"values": {"a": 1}}))["reason"] == 'for_each is no list: {"a": 1}'
+        assert (await error(world, {"values": {"a": 1}}))["reason"] == "for_each is no list, but a mapping"
         many = await error(world, {"values": [0] * (MOST_ITEMS + 1)})
         assert many["reason"] == "for_each has 1,001 values, and may have 1,000"
         assert world.desk.called == []
