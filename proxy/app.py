@@ -191,7 +191,7 @@ async def running(
         listing, files, idling = Listing(gate), FolderFiles(), Idling(gate, time.monotonic)
         rounds = Rounds(settings, tasks)
         forwarding = Forwarding(gate, rounds, idling)
-        runner = Runner(gate, forwarding, time.monotonic)
+        runner = Runner(gate, forwarding, time.monotonic, masker.mask)
         hooks = Hooks(gate, runner, tasks)
         subscriptions = Subscriptions(gate, forwarding, pool, clients, tasks)
         announcer = Announcer(gate, clients, tasks, subscriptions.refresh)

@@ -15,7 +15,7 @@ from proxy.core.errors import ProxyError
 from proxy.core.expression_names import names_for
 from proxy.core.failing import OutOfBounds, StepFailed
 from proxy.core.inventory import DEEPEST, Json, is_json, items, json_size
-from proxy.core.run import StepRecord
+from proxy.core.run import TEXT_LIMIT, StepRecord
 from proxy.core.scope import ScopeId, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
 from proxy.gateway.forwarding import Forwarding
@@ -27,6 +27,8 @@ MOST_ITEMS: Final = 1000
 """Values for which one step can be done."""
 LARGEST_RESULT: Final = 1024 * 1024
 """Bytes of the JSON of a result that is kept for later steps."""
+MOST_READ: Final = 10 * TEXT_LIMIT
+"""Characters that are looked at of what a server says of a failure; fewer are told."""
 MOST_RECORDED: Final = 1000
 """Steps of a run of which the records are kept, the first ones."""
 
@@ -104,12 +106,18 @@ class Work:
 
 
 class Runner:
-    """Runs steps by the decisions of `gate`; `invoke` has to be set before any step invokes a skill."""
+    """Runs steps by the decisions of `gate`; `invoke` has to be set before any step invokes a skill.
 
-    def __init__(self, gate: Gate, forwarding: Forwarding, clock: Clock) -> None:
+    `mask`: takes secrets out of what servers say of why a step has failed.
+    """
+
+    def __init__(
+        self, gate: Gate, forwarding: Forwarding, clock: Clock, mask: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._gate = gate
         self._forwarding = forwarding
         self._clock = clock
+        self._mask = mask
         self.invoke: Invoke | None = None
 
     async def run(self, work: Work, steps: Steps, within: float) -> None:
@@ -259,9 +267,10 @@ class Runner:
                 caller, work.actor, step.server, step.tool, arguments, work.catalogue
             )
         except ProxyError as error:
-            raise _failed(step, str(error)) from None
+            raise _failed(step, self._mask(str(error)[:MOST_READ])) from None
         if result.get("isError") is True:
-            raise _failed(step, _text(result) or "the tool says that it has failed, and not why")
+            why = self._mask(_text(result)[:MOST_READ])
+            raise _failed(step, why or "the tool says that it has failed, and not why")
         structured = result.get("structuredContent")
         return structured if is_json(structured) else _text(result)
 
