@@ -1,5 +1,6 @@
 """Arguments that skills fill in for clients: which there are, and a tool's input schema without them."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,10 +30,14 @@ def without(definition: Json, arguments: Mapping[str, Bound]) -> Json:
     schema = definition.get("inputSchema")
     if not arguments or not is_json(schema):
         return definition
-    values = {name: one.value for name, one in arguments.items()}
-    return {**definition, "inputSchema": without_bound(schema, values)}
+    return {**definition, "inputSchema": without_bound(schema, arguments)}
 
 
 def refused(bound_arguments: Mapping[str, Bound], given: Json) -> dict[str, str]:
     """Those of the arguments that a client gives that are filled in for it, each with the skill that does."""
     return {name: one.skill for name, one in bound_arguments.items() if name in given}
+
+
+def is_fixed(value: object) -> bool:
+    """Whether a JSON value is what it is: no text in it has an expression."""
+    return "{{" not in json.dumps(value)

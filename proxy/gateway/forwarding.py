@@ -7,8 +7,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from proxy.core import wording
-from proxy.core.bindings import refused
-from proxy.core.bound_schema import is_fixed
+from proxy.core.bindings import is_fixed, refused
 from proxy.core.catalogue import NOTHING, Catalogue
 from proxy.core.decision import Absence, Route, Start, Step, View, missing
 from proxy.core.errors import (

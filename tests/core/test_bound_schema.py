@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 from referencing import Registry
 
-from proxy.core.bindings import Bound, bound, refused, without
+from proxy.core.bindings import Bound, bound, is_fixed, refused, without
 from proxy.core.bound_schema import without_bound
 from proxy.core.catalogue import Skill
 from tests.core.strategies import law
@@ -20,8 +20,8 @@ from tests.core.strategies import law
 Json = Mapping[str, Any]
 
 FREE = ("b", "c", "d")
-"""What clients may send; `a` is filled in, sometimes `z` too, which nothing speaks of by its name."""
-VALUES = ("one", "two", 1, 1.0, 1.5, True, None, [1], {"b": 1})
+"""What clients may send; `a` is filled in, sometimes `e` too."""
+BOUND = st.sampled_from((("a",), ("a", "e")))
 
 
 def valid(schema: Json, arguments: Json) -> bool:
@@ -36,33 +36,39 @@ def sent() -> Iterator[dict[str, Any]]:
             yield dict.fromkeys(names, 2)
 
 
-NAMES = st.sampled_from(("a", "a", *FREE))
+def assert_the_same_is_left(listed: Json, original: Json, arguments: tuple[str, ...]) -> None:
+    """What satisfies the one satisfies the other with what is filled in, and the other way round."""
+    for given_ones in sent():
+        filled = {**given_ones, **dict.fromkeys(arguments, 1)}
+        assert valid(listed, given_ones) == valid(original, filled), (given_ones, listed)
+
+
+NAMES = st.sampled_from(("a", "a", "e", *FREE))
 BY_NAME = st.lists(NAMES, max_size=2, unique=True)
 OF_A_VALUE = st.sampled_from(
-    (
-        {},
-        True,
-        {"const": "one"},
-        {"const": True},
-        {"enum": ["one", 1]},
-        {"type": "string"},
-        {"type": ["integer", "null"]},
-    )
+    ({}, True, {"const": "one"}, {"enum": ["one", 1]}, {"type": "string"}, {"type": ["integer", "null"]})
 )
+
+
+def fitting(leaf: dict[str, Any]) -> dict[str, Any]:
+    """A schema that what is filled in fits, as far as that says something of it; no other is promised to be kept."""
+    properties = {name: {} if name in ("a", "e") else of for name, of in leaf.get("properties", {}).items()}
+    if not {"additionalProperties", "unevaluatedProperties"}.isdisjoint(leaf):
+        properties |= {"a": True, "e": {"title": "E"}}
+    return {**leaf, "properties": properties} if properties else leaf
+
+
 LEAF = st.fixed_dictionaries(
     {},
     optional={
         "properties": st.dictionaries(NAMES, OF_A_VALUE, max_size=2),
         "required": BY_NAME,
         "dependentRequired": st.dictionaries(NAMES, BY_NAME, max_size=2),
-        "minProperties": st.sampled_from((1, 2, 2.0)),
-        "maxProperties": st.sampled_from((1, 2, 3)),
-        "propertyNames": st.sampled_from(({"enum": ["a", "b", "z"]}, {"enum": ["a", "z"]}, {"const": "b"}, True)),
         "additionalProperties": OF_A_VALUE | st.just(False),
+        "unevaluatedProperties": st.just(False),
         "title": st.just("T"),
     },
-)
-REFERENCES = st.sampled_from(("#/$defs/one", "#/$defs/two", "#/definitions/a~1b%25", "#/allOf/0", "#/$defs/no", "#x"))
+).map(fitting)
 
 
 def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -90,296 +96,265 @@ def mentions(schema: Any, name: str) -> bool:
         return any(mentions(one, name) for one in schema)
     if not isinstance(schema, dict):
         return False
-    by_name = [schema.get(key, {}) for key in ("properties", "dependentRequired", "dependencies", "dependentSchemas")]
-    named = [schema.get("required", ()), *by_name, *by_name[1].values(), *by_name[2].values()]
-    names = schema["propertyNames"].get("enum", ()) if isinstance(schema.get("propertyNames"), dict) else ()
+    by_name = [schema.get(key, {}) for key in ("properties", "dependentRequired", "dependentSchemas")]
+    named = [schema.get("required", ()), *by_name, *by_name[1].values()]
     below = [value for key, value in schema.items() if key in {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}]
-    below += [*by_name[3].values(), *schema.get("$defs", {}).values()]
-    return any(name in each for each in (*named, names)) or mentions(below, name)
+    below += [*by_name[2].values(), *schema.get("$defs", {}).values()]
+    return any(name in each for each in named) or mentions(below, name)
+
+
+# --- what is promised ------------------------------------------------------------------------------------------------
 
 
 @law
-@given(part=PARTS, value=st.sampled_from(VALUES))
-@example(part={"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, value=1)
-@example(part={"anyOf": [{"properties": {"a": {"type": "integer"}}}]}, value=1.5)
-@example(part={"not": {"required": ["a", "b"]}}, value=1)
-@example(part={"anyOf": [{"properties": {"a": {"const": 1}}}]}, value=True)
-@example(part={"if": {"properties": {"a": {"const": "one"}}}, "then": {"required": ["b"]}, "else": False}, value="one")
-def test_what_satisfies_the_listed_schema_satisfies_the_original_one_with_what_is_filled_in(part: Any, value: Any):
-    """And nothing else does: no client is refused what the tool would take, nor let send what it would not."""
+@given(part=PARTS, arguments=BOUND)
+@example(part={"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, arguments=("a",))
+@example(part={"not": {"required": ["a", "b"]}}, arguments=("a",))
+@example(part={"dependentRequired": {"a": ["e", "b"], "e": ["b", "c"]}}, arguments=("a", "e"))
+@example(part={"if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": False}, arguments=("a",))
+def test_what_satisfies_the_listed_schema_satisfies_the_original_one_with_what_is_filled_in(
+    part: Any, arguments: tuple[str, ...]
+):
+    """And nothing else does, as long as the values fit; of the arguments nothing is left."""
     root = {"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [part]}
-    listed = without_bound(root, {"a": value})
 
-    assert not mentions(listed, "a")
+    listed = without_bound(root, arguments)
+
+    assert not any(mentions(listed, name) for name in arguments)
     Draft202012Validator.check_schema(listed)
-    for arguments in sent():
-        assert valid(listed, arguments) == valid(root, {**arguments, "a": value}), (arguments, listed)
+    assert_the_same_is_left(listed, root, arguments)
 
 
 @law
 @given(part=PARTS, one=PARTS, two=PARTS, data=st.data())
 def test_that_holds_too_where_parts_are_referred_to(part: Any, one: Any, two: Any, data: st.DataObject):
-    """From one place or several, and round in a circle below the object; what leads nowhere is no reason to fail."""
-    reference = data.draw(st.sampled_from(("#/$defs/one", "#/definitions/a~1b%25", "#/allOf/0", "#/$defs/one/$defs/x")))
+    """From one place or several, for the object and for other values; what leads nowhere is no reason to fail."""
+    ways = (
+        "#/$defs/one",
+        "#/definitions/a~1b%25",
+        "#/allOf/0",
+        "#/$defs/one/$defs/x",
+        "#/properties/a",
+        "#/$defs/given-1",
+    )
+    references = st.sampled_from(ways)
     root = {
         "allOf": [{"properties": {"b": {"$ref": "#/$defs/one"}}}],
-        "anyOf": [{"$ref": reference}, {"$ref": "#/$defs/one", **part}],
-        "properties": {"a": True, "c": {"$ref": reference}, "d": {"$ref": "#/properties/b/x"}},
+        "anyOf": [{"$ref": data.draw(references)}, {"$ref": "#/$defs/one", **part}],
+        "properties": {"a": True, "c": {"$ref": data.draw(references)}, "d": {"$ref": "#/properties/b/x"}},
         "$defs": {"one": {**one, "$defs": {"x": two}}, "given-1": two},
         "definitions": {"a/b%": {**two, "$schema": "https://json-schema.org/draft/2020-12/schema"}},
     }
     root["properties"]["b"] = {"x": {"type": "string"}}
 
-    listed = without_bound(root, {"a": "one"})
-
-    for arguments in sent():
-        assert valid(listed, arguments) == valid(root, {**arguments, "a": "one"}), (arguments, listed)
+    assert_the_same_is_left(without_bound(root, ("a",)), root, ("a",))
 
 
-def test_the_schema_stays_that_of_an_object_with_what_else_it_says():
-    """Only what speaks of the argument is gone; `required` too, where nothing is left of it."""
+@law
+@given(part=PARTS, definition=PARTS, of_others=st.booleans())
+def test_a_schema_that_does_not_know_the_argument_stays_as_it_is(part: Any, definition: Any, of_others: bool):
+    """To the byte, also the order of its keys."""
+    reference = {"$ref": "#/$defs/one"}
+    root = {
+        "anyOf": [part],
+        **({"properties": {"b": reference}} if of_others else reference),
+        "$defs": {"one": definition},
+    }
+
+    assert json.dumps(without_bound(root, ("unheard-of",))) == json.dumps(root)
+
+
+def test_only_what_speaks_of_the_argument_is_gone():
+    """`required` too, where nothing is left of it; what a member says of its own members has nothing to do with it."""
     schema = {
         "type": "object",
         "title": "Order",
-        "properties": {"customer": {"type": "string"}, "n": {"type": "integer", "default": 1}},
         "required": ["customer"],
-        "default": {"customer": "x", "n": 1},
-        "examples": [{"customer": "x", "n": 2}, "odd"],
+        "properties": {
+            "n": {"type": "integer", "default": 1},
+            "customer": {"type": "string"},
+            "to": {"properties": {"customer": {}}, "required": ["customer"]},
+        },
         "additionalProperties": False,
-        "x-more": [{"y": 1}],
+        "minProperties": 1,
+        "x-more": [{"required": ["customer"]}],
     }
 
-    assert without_bound(schema, {"customer": "c"}) == {
-        "type": "object",
-        "title": "Order",
-        "properties": {"n": {"type": "integer", "default": 1}},
-        "default": {"n": 1},
-        "examples": [{"n": 2}, "odd"],
-        "additionalProperties": False,
-        "x-more": [{"y": 1}],
-    }
+    listed = without_bound(schema, ("customer",))
+
+    del schema["required"], schema["properties"]["customer"]
+    assert json.dumps(listed) == json.dumps(schema)
 
 
 @pytest.mark.parametrize(
     ("part", "listed"),
     [
+        ({"required": ["c", "a", "b"]}, {"required": ["c", "b"]}),
+        ({"required": []}, {"required": []}),
         ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"oneOf": [{}, {"required": ["b"]}]}),
-        ({"dependentRequired": {"a": ["b"], "c": ["a", "d"]}}, {"dependentRequired": {"c": ["d"]}, "required": ["b"]}),
-        ({"dependencies": {"a": {"required": ["b"]}}}, {"dependencies": {}, "allOf": [{"required": ["b"]}]}),
-        ({"minProperties": 3}, {"minProperties": 2}),
-        ({"minProperties": 1}, {"minProperties": 0}),
-        ({"maxProperties": 3}, {"maxProperties": 2}),
-        ({"maxProperties": 0}, {"maxProperties": 0, "allOf": [False]}),
-        ({"propertyNames": {"enum": ["a", "b"]}}, {"propertyNames": {"enum": ["b"]}}),
-        ({"propertyNames": {"enum": ["a"]}}, {"propertyNames": False}),
+        ({"not": {"required": ["a", "b"]}}, {"not": {"required": ["b"]}}),
+        ({"dependentRequired": {"c": ["a", "d"], "b": ["a"]}}, {"dependentRequired": {"c": ["d"], "b": []}}),
+        ({"dependentRequired": {"a": ["a"]}}, {"dependentRequired": {}}),
+        ({"dependentRequired": {"a": ["b"]}}, {"dependentRequired": {}, "allOf": [{"required": ["b"]}]}),
+        ({"dependencies": {"a": {"required": ["b", "a"]}}}, {"dependencies": {}, "allOf": [{"required": ["b"]}]}),
+        ({"dependentSchemas": {"a": False}, "allOf": [True]}, {"dependentSchemas": {}, "allOf": [True, False]}),
+        ({"dependentSchemas": {"b": {"required": ["a"]}}}, {"dependentSchemas": {"b": {}}}),
         ({"patternProperties": {"^a": {"type": "string"}}}, {"patternProperties": {"^a": {"type": "string"}}}),
-        ({"unevaluatedProperties": False}, {"unevaluatedProperties": False}),
     ],
 )
 def test_each_keyword_says_what_is_left_to_the_client(part: Json, listed: Json):
-    """Written out, as lists show it."""
-    assert without_bound(part, {"a": "one"}) == listed
+    """Written out, as lists show it; what would come with the argument always holds, since it is there."""
+    assert without_bound(part, ("a",)) == listed
 
 
-KIND = {
-    "oneOf": [
-        {"properties": {"kind": {"const": "mail"}, "to": {}}, "required": ["kind", "to"]},
-        {"properties": {"kind": {"const": "chat"}, "room": {}}, "required": ["kind", "room"]},
-    ]
-}
+# --- references ------------------------------------------------------------------------------------------------------
 
 
-def test_of_alternatives_those_stay_that_the_value_leaves():
-    """A value that is known chooses; one that is an expression fits all."""
-    assert without_bound(KIND, {"kind": "chat"}) == {
-        "oneOf": [False, {"properties": {"room": {}}, "required": ["room"]}]
-    }
-    assert without_bound(KIND, {"kind": "{{ heap.kind }}"}) == {
-        "oneOf": [{"properties": {name: {}}, "required": [name]} for name in ("to", "room")]
+def test_a_definition_of_the_object_itself_is_narrowed_where_it_is():
+    """One for other values stays; so does one that nothing refers to."""
+    person = {"properties": {"customer": {}}, "required": ["customer"]}
+    schema = {
+        "anyOf": [{"$ref": "#/$defs/Order"}, {"$ref": "#/definitions/Old"}],
+        "properties": {"of": {"$ref": "#/$defs/Person"}},
+        "$defs": {"Unused": person, "Order": {**person, "title": "Order"}, "Person": person},
+        "definitions": {"Old": person},
     }
 
+    listed = without_bound(schema, ("customer",))
 
-def test_where_a_condition_hangs_on_what_is_not_known_both_branches_hold():
-    """Whatever the expression comes to, the arguments are those that the tool takes."""
-    mail = {"properties": {"kind": {"const": "mail"}}}
-    schema = {"if": mail, "then": {"required": ["to"]}, "else": {"required": ["room"]}}
-    by_reference = {**schema, "if": {"allOf": [{"$ref": "#/$defs/mail"}]}, "not": {"$ref": "#/$defs/mail"}}
-
-    listed = without_bound(schema, {"kind": "{{ heap.kind }}"})
-    other = without_bound({**by_reference, "$defs": {"mail": mail}}, {"kind": "{{ heap.kind }}"})
-    twice = without_bound(
-        {"anyOf": [{"$ref": "#/$defs/mail"}], **schema, "if": {"$ref": "#/$defs/mail"}, "$defs": {"mail": mail}},
-        {"kind": "{{ x }}"},
+    assert json.dumps(listed) == json.dumps(
+        {
+            **schema,
+            "$defs": {"Unused": person, "Order": {"properties": {}, "title": "Order"}, "Person": person},
+            "definitions": {"Old": {"properties": {}}},
+        }
     )
 
-    assert listed == {"allOf": [{"required": ["to"]}, {"required": ["room"]}]}
-    assert other["allOf"] == twice["allOf"] == listed["allOf"]
-    assert other["$defs"][other["not"]["$ref"].removeprefix("#/$defs/")] is False
-    assert "if" not in {*other, *twice}
 
-
-def test_what_must_not_be_is_not_taken_to_be():
-    """Else nothing could be sent wherever a value is not known."""
-    schema = {"not": {"properties": {"kind": {"const": "mail"}}, "required": ["kind"]}}
-
-    assert without_bound(schema, {"kind": "{{ heap.kind }}"}) == {"not": False}
-    assert without_bound(schema, {"kind": "mail"}) == {"not": {"properties": {}}}
-    assert without_bound({"not": schema}, {"kind": "{{ heap.kind }}"}) == {"not": {"not": {"properties": {}}}}
-
-
-def test_an_alternative_that_knows_no_such_argument_is_none():
-    """By `additionalProperties`, or by `unevaluatedProperties` where nothing else in it may allow the argument."""
-
-    def alternative(part: Json) -> Any:
-        definitions = {
-            "knows": {"properties": {"a": {}}},
-            "round": {"$ref": "#/$defs/round"},
-            "no": {"required": ["b"]},
-        }
-        return without_bound({"anyOf": [part], "$defs": definitions}, {"a": 1})["anyOf"][0]
-
-    closed, unevaluated = {"additionalProperties": False}, {"unevaluatedProperties": False}
-    for part in (
-        {**closed, "properties": {"b": {}}},
-        {**unevaluated, "properties": {"b": {}}},
-        {**unevaluated, "allOf": [True, {"$ref": "#/$defs/no"}, {"$ref": "#/$defs/no"}]},
-        {**unevaluated, "if": {"$ref": "#/$defs/round"}, "dependentSchemas": {"b": {}}},
-    ):
-        assert alternative(part) is False
-    for part in (
-        {**closed, "patternProperties": {"a": {}}},
-        {**unevaluated, "patternProperties": {"a": {}}},
-        {**unevaluated, "additionalProperties": True},
-        {**unevaluated, "oneOf": [{"$ref": "#/$defs/knows"}]},
-        {**unevaluated, "then": {"properties": {"a": {}}}},
-    ):
-        assert alternative(part) is not False
-
-
-def test_what_is_referred_to_is_there_and_says_nothing_of_the_argument():
-    """Also where it stood at the argument that is gone, as generators write it that say a thing once."""
+def test_a_definition_for_the_object_and_for_other_values_stays_and_has_a_narrow_copy():
+    """Also where only a part of it is for other values; the copy has a name that nothing has."""
     schema = {
         "$ref": "#/$defs/Order",
-        "properties": {"copy": {"$ref": "#/$defs/Order/properties/customer"}, "tree": {"$ref": "#/$defs/Tree"}},
+        "properties": {"copy": {"$ref": "#/$defs/Order/properties/customer"}},
         "$defs": {
-            "Order": {"properties": {"customer": {"type": "string", "x-mcp-header": "C"}}, "required": ["customer"]},
-            "Tree": {"properties": {"customer": {}, "below": {"$ref": "#/$defs/Tree"}}},
-            "Unused": {},
+            "Order": {"$id": "https://example.com/order", "properties": {"customer": {"type": "string"}}},
+            "given-1": {},
         },
     }
 
-    assert without_bound(schema, {"customer": 1}) == {
-        "$ref": "#/$defs/given-1",
-        "properties": {"copy": {"$ref": "#/$defs/given-2"}, "tree": {"$ref": "#/$defs/Tree"}},
-        "$defs": {
-            "given-1": {"properties": {}},
-            "given-2": {"type": "string"},
-            "Tree": {"properties": {"customer": {}, "below": {"$ref": "#/$defs/Tree"}}},
-        },
+    assert without_bound(schema, ("customer",)) == {
+        "$ref": "#/$defs/given-2",
+        "properties": {"copy": {"$ref": "#/$defs/Order/properties/customer"}},
+        "$defs": {**schema["$defs"], "given-2": {"properties": {}}},
     }
 
 
-def test_a_schema_that_holds_itself_is_done_once():
-    """Below the object it is as it was; of the object itself it is what is left."""
-    schema = {"properties": {"a": {}, "child": {"$ref": "#"}}, "required": ["a"], "anyOf": [{"$ref": "#"}]}
-
-    listed = without_bound(schema, {"a": 1})
-
-    assert listed["properties"]["child"] == {"$ref": "#/$defs/given-1"}
-    assert listed["$defs"]["given-1"]["required"] == ["a"]
-    assert listed["anyOf"] == [{"$ref": "#/$defs/given-2"}]
-    assert "required" not in listed["$defs"]["given-2"]
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"$ref": "#anchor"},
-        {"$ref": "https://example.com/schema.json"},
-        {"properties": {"b": {"$dynamicRef": "#node"}}},
-        {"properties": {"b": {"$id": "https://example.com/b", "$ref": "#/$defs/x"}}},
-        {"allOf": [{"$id": "https://example.com/b", "required": ["a"]}]},
-        {"$ref": "#/$defs/own"},
-    ],
-)
-def test_what_is_referred_to_in_other_ways_stays_where_it_is(part: Json):
-    """Nothing is fetched, and nothing is torn from what leads to it."""
-    definitions = {"x": {"$anchor": "anchor"}, "own": {"$id": "https://example.com/own"}}
-
-    listed = without_bound({**part, "$defs": definitions}, {"a": 1})
-
-    assert listed == {**part, "$defs": definitions}
-
-
-ODD = [
-    {"properties": 1, "required": "a", "allOf": 2, "anyOf": None, "not": [], "if": 3, "then": 4, "$ref": 5},
-    {"required": [["a"], {}, 1, "b"], "dependencies": {"a": 7, "b": [[]]}, "propertyNames": {"enum": [{}, []]}},
-    {"minProperties": "1", "maxProperties": "2", "examples": 1, "default": 1, "propertyNames": 1, "$defs": 9},
-    {
-        "anyOf": [
-            {"properties": {"a": {"type": 5}}},
-            {"properties": {"a": {"type": "odd", "enum": 4}}},
-            {"properties": {"a": 1}},
-        ]
-    },
-    {"$ref": f"#/allOf/{'9' * 5000}", "allOf": [{"properties": {"b": {"properties": {"$id": {"$ref": "#/allOf/0"}}}}}]},
-    {"$ref": "#/allOf/9/x", "allOf": [{"$ref": "#/allOf/x"}, {"$ref": "#/allOf/0/$ref/y"}]},
-]
-
-
-def test_a_name_for_a_copy_is_one_that_nothing_has():
-    """Also where the schema has definitions of that name."""
-    schema = {"$id": "https://example.com/root", "allOf": [{"$ref": "#"}], "$defs": {"given-1": {}, "given-2": {}}}
-
-    listed = without_bound(schema, {"a": 1})
-
-    assert listed["allOf"] == [{"$ref": "#/$defs/given-3"}]
-    assert listed["$defs"] == {"given-3": {"allOf": [{"$ref": "#/$defs/given-3"}]}}
-
-
-@pytest.mark.parametrize("schema", ODD)
-def test_a_schema_that_is_none_is_no_reason_to_fail(schema: Json):
-    """Servers send what they like."""
-    json.dumps(without_bound(schema, {"a": 1}))
-
-
-def test_a_schema_nested_beyond_all_measure_is_that_of_an_object():
-    """Any that a client could not read either."""
-    nested: dict[str, Any] = {}
-    for _ in range(5000):
-        nested = {"not": nested}
-
-    assert without_bound(nested, {"a": 1}) == {"type": "object"}
-
-
-def test_parts_that_refer_to_each_other_many_times_stay_small():
-    """A chain in which each refers twice to the next would else be a million parts."""
-    links = {str(n): {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(20)}
-    schema = {"$ref": "#/$defs/0", "$defs": {**links, "20": {"required": ["a"]}}}
-
-    listed = without_bound(schema, {"a": 1})
-
-    assert len(listed["$defs"]) == 21
-    assert listed["$defs"]["given-21"] == {}
-
-
-def test_what_goes_into_headers_is_what_the_client_gives():
-    """The annotation goes with the argument, and none is left where a client would take it for a mistake."""
+def test_what_another_value_has_in_common_with_the_argument_is_still_there():
+    """Generators that say a thing once refer to where they said it first."""
     schema = {
-        "type": "object",
         "properties": {
             "owner": {"type": "string", "x-mcp-header": "Owner"},
             "page": {"type": "integer", "x-mcp-header": "Page"},
             "also": {"$ref": "#/properties/owner"},
+            "third": {"$ref": "#/properties/page"},
         },
     }
 
-    listed = without_bound(schema, {"owner": "octo"})
+    listed = without_bound(schema, ("owner",))
 
-    assert x_mcp_header_map(listed) == {("page",): "Page"}
+    assert listed == {
+        "properties": {
+            "page": {"type": "integer", "x-mcp-header": "Page"},
+            "also": {"$ref": "#/$defs/given-1"},
+            "third": {"$ref": "#/properties/page"},
+        },
+        "$defs": {"given-1": {"type": "string"}},
+    }
     assert find_invalid_x_mcp_header(listed) is None
-    assert valid(listed, {"also": "x"})
-    assert not valid(listed, {"also": 1})
+    assert x_mcp_header_map(listed) == {("page",): "Page"}
+
+
+def test_a_schema_that_holds_itself_ends():
+    """Below the object it is as it was; of the object itself it is what is left."""
+    schema = {
+        "properties": {"a": {}, "child": {"$ref": "#"}},
+        "required": ["a"],
+        "anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/round"}],
+        "$defs": {"round": {"required": ["a"], "allOf": [{"$ref": "#/$defs/round"}]}},
+    }
+
+    listed = without_bound(schema, ("a",))
+
+    narrow, whole = "#/$defs/given-1", "#/$defs/given-2"
+    assert listed == {
+        "properties": {"child": {"$ref": whole}},
+        "anyOf": [{"$ref": "#"}, {"$ref": narrow}],
+        "$defs": {
+            **schema["$defs"],
+            "given-1": {"allOf": [{"$ref": narrow}]},
+            "given-2": {
+                "properties": {"a": {}, "child": {"$ref": whole}},
+                "required": ["a"],
+                "anyOf": [{"$ref": whole}, {"$ref": "#/$defs/round"}],
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "reference", ["#anchor", "https://example.com/schema.json", "#/$defs/none", "#/allOf/7", "#/allOf/x", "#/$defs/x/y"]
+)
+def test_a_reference_to_something_else_stays(reference: str):
+    """Nothing is fetched, and what leads nowhere still does."""
+    schema = {
+        "allOf": [{"$ref": reference}],
+        "properties": {"b": {"$ref": reference}},
+        "$defs": {"x": {"$anchor": "anchor"}},
+    }
+
+    assert without_bound(schema, ("a",)) == schema
+
+
+# --- schemas of any make ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": 1, "required": "a", "allOf": 2, "anyOf": None, "not": [], "if": 3, "then": 4, "$ref": 5},
+        {"required": [["b"], {}, 1, "b"], "dependencies": {"b": [[]], "c": 7}, "propertyNames": {"enum": [{}, []]}},
+        {"$defs": 9, "definitions": [], "$ref": "#/definitions", "properties": {"$ref": {"$ref": "#/$defs"}}},
+        {"$ref": f"#/allOf/{'9' * 5000}", "allOf": [{"$ref": "#/allOf/1"}, True]},
+    ],
+)
+def test_a_schema_that_is_none_is_no_reason_to_fail(schema: Json):
+    """Servers send what they like; what does not speak of the argument as a schema does stays."""
+    listed = without_bound(schema, ("a",))
+
+    assert {key: listed[key] for key in schema if key not in ("$ref", "$defs", "properties", "allOf")} == {
+        key: value for key, value in schema.items() if key not in ("$ref", "$defs", "properties", "allOf")
+    }
+
+
+def test_a_schema_nested_beyond_all_measure_is_that_of_any_object():
+    """One that a client could not read either."""
+    nested: dict[str, Any] = {}
+    for _ in range(5000):
+        nested = {"not": nested}
+
+    assert without_bound(nested, ("a",)) == {"type": "object"}
+
+
+def test_parts_that_refer_to_each_other_many_times_stay_small():
+    """A chain in which each refers twice to the next, for the object and for other values, is not doubled each time."""
+    links = {str(n): {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
+    last = {"required": ["a"]}
+    schema = {"$ref": "#/$defs/0", "properties": {"b": {"$ref": "#/$defs/0"}}, "$defs": {**links, "40": last}}
+
+    listed = without_bound(schema, ("a",))
+
+    assert len(listed["$defs"]) == 2 * 41
+    assert [of for of in listed["$defs"].values() if "anyOf" not in of] == [last, {}]
 
 
 # --- which they are --------------------------------------------------------------------------------------------------
@@ -407,3 +382,9 @@ def test_a_definition_is_as_it_came_but_for_its_input_schema():
     assert without(definition, filled) == {"name": "find", "inputSchema": {"properties": {}}, "x": [1.0]}
     assert without(definition, {}) is definition
     assert without(odd := {"name": "find", "inputSchema": 1}, filled) is odd
+
+
+def test_a_value_is_fixed_if_no_text_in_it_has_an_expression():
+    """Wherever it stands; what looks like one may be one."""
+    assert is_fixed({"customer": ["c", 5, None, {"deep": "}} { {"}]})
+    assert not is_fixed({"customer": ["c", {"deep": "of {{ heap.customer }}"}]})
