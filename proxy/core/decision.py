@@ -190,14 +190,12 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
 
 def _grants(catalogue: Catalogue, skills: Iterable[Skill], actor: Actor) -> list[Mapping[str, Allow]]:
     """The tools that `actor` is granted, by server; `skills`: the active ones of a client."""
-    match actor:
-        case Client():
-            return [skill.tools for skill in skills]
-        case Step(skill):
-            one = catalogue.by_id.get(skill)
-            return [] if one is None else [one.tools, one.internal]
-        case Start():
-            return [catalogue.start_tools]
+    if isinstance(actor, Client):
+        return [skill.tools for skill in skills]
+    if isinstance(actor, Start):
+        return [catalogue.start_tools]
+    one = catalogue.by_id.get(actor.skill)
+    return [] if one is None else [one.tools, one.internal]
 
 
 def _filled(route: Route, skills: Iterable[Skill]) -> Route:

@@ -7,9 +7,10 @@ from typing import TypeVar
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill, is_pattern
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming, sanitised
+from proxy.core.steps import Call, Parallel, Step
 
 T = TypeVar("T")
 
@@ -133,6 +134,16 @@ def _lists(servers: Sequence[str], pool: Sequence[str]) -> st.SearchStrategy[Map
 
 
 @st.composite
+def hooks(draw: st.DrawFn, servers: Sequence[str], pool: Sequence[str]) -> tuple[Step, ...]:
+    """Steps that call tools by name, which no pattern is, or run a skill, some of them side by side."""
+    name = st.sampled_from([name for name in pool if not is_pattern(name)] or ["search"])
+    tool = st.builds(lambda server, name: Call("", "", server, name), st.sampled_from(servers), name)
+    call = tool | st.just(Call("", "", skill="s1"))
+    several = st.lists(call, max_size=2).map(lambda steps: Parallel("", tuple(steps)))
+    return tuple(draw(st.lists(call | several, max_size=3)))
+
+
+@st.composite
 def catalogues(draw: st.DrawFn, pool: Sequence[str] = ODD_NAMES) -> Catalogue:
     """Up to three servers and four skills; skills may name a server that is switched off."""
     servers = draw(st.lists(st.sampled_from(SERVER_KEYS), min_size=1, max_size=3, unique=True))
@@ -149,11 +160,13 @@ def catalogues(draw: st.DrawFn, pool: Sequence[str] = ODD_NAMES) -> Catalogue:
         tools=named,
         resources=few_lists,
         prompts=few_lists,
+        internal=named,
     )
     least = draw(st.sampled_from((2, 2, 2, 0)))
     skills = draw(st.lists(skill, min_size=least, max_size=4, unique_by=lambda each: each.id))
     denied = draw(st.just({}) | st.fixed_dictionaries({}, optional={key: few(pool) for key in servers}))
-    return Catalogue(tuple(servers), draw(namings(servers)), tuple(skills), denied=denied)
+    on_start = draw(hooks([*servers, "switched-off"], pool))
+    return Catalogue(tuple(servers), draw(namings(servers)), tuple(skills), denied=denied, on_start=on_start)
 
 
 @dataclass(frozen=True)
@@ -200,7 +213,10 @@ def closure(requires: Mapping[str, Iterable[str]], skill: str) -> frozenset[str]
 
 @st.composite
 def related(draw: st.DrawFn) -> Catalogue:
-    """Skills that require each other and conflict, as the configuration lets them through: none does with its own."""
+    """Skills that require each other and conflict, as the configuration lets them through: none does with its own.
+
+    They conflict, too, where they fill in an argument of a tool differently. Some have hooks.
+    """
     ids = draw(st.lists(st.sampled_from(SKILL_IDS), min_size=1, unique=True))
     order = draw(st.permutations(ids))
     requires: dict[str, tuple[str, ...]] = {}
@@ -214,6 +230,10 @@ def related(draw: st.DrawFn) -> Catalogue:
         for one, other in draw(st.lists(pair, max_size=3))
         if one != other and not any({one, other} <= each for each in together)
     ]
+    filled: dict[str, str | None] = {id_: draw(st.sampled_from((None, None, "x", "y"))) for id_ in ids}
+    for each in together:
+        if len({filled[one] for one in each} - {None}) > 1:
+            filled |= dict.fromkeys(each)
     skills = [
         Skill(
             id_,
@@ -226,6 +246,8 @@ def related(draw: st.DrawFn) -> Catalogue:
             conflicts=tuple(other for one, other in conflicts if one == id_),
             exclusive=draw(st.booleans()),
             idle_limit=draw(st.sampled_from((None, 60.0))),
+            bind={} if filled[id_] is None else {"crm": {"find": {"customer": filled[id_]}}},
+            on_activate=draw(st.sampled_from(((), (Call("", "open", "crm", "open"),)))),
         )
         for id_ in ids
     ]

@@ -1,10 +1,13 @@
 """Allowlists and the catalogue (design rules 4, 5 and 25)."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
-from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill, differing
 from proxy.core.names import Naming
+from proxy.core.steps import Call, Parallel, Workflow
 from tests.core.strategies import allowlists, law, names
 
 
@@ -73,6 +76,72 @@ def test_servers_of_skills_come_in_the_order_of_the_file():
     """Unknown skills and servers that are switched off count for nothing."""
     assert CATALOGUE.servers_of(["two", "one", "no such skill"]) == ("a", "b")
     assert CATALOGUE.servers_of([]) == ()
+
+
+def test_a_skill_needs_the_servers_that_its_steps_call_besides():
+    """Which it does not grant; what a scope's start calls is needed, too."""
+    acting = Skill("acting", "", "", "", tools={"b": EVERYTHING}, internal={"a": Allow.of(["open"]), "off": EVERYTHING})
+    start = (
+        Call("on_scope_start[0]", "find", "c", "find"),
+        Parallel("on_scope_start[1]", (Call("", "find", "c", "list"), Call("", "run", skill="acting"))),
+    )
+    catalogue = replace(CATALOGUE, skills=(*SKILLS, acting), on_start=start)
+
+    assert catalogue.servers_of(["acting"]) == ("b",)
+    assert catalogue.needed_by(["acting"]) == catalogue.needed_by(["acting", "no such skill"]) == ("a", "b")
+    assert catalogue.needed_by([]) == ()
+    assert catalogue.start_tools == {"c": Allow.of(["find", "list"])}
+    assert catalogue.needed == ("a", "b", "c")
+    assert CATALOGUE.start_tools == {}
+
+
+def test_skills_with_hooks_do_something_when_they_begin_or_end():
+    """One is enough; steps that are run when they are invoked do not count, but make them invocable."""
+    steps = (Call("steps[0]", "find", "c", "find"),)
+    skills = (
+        Skill("begins", "", "", "", on_activate=steps),
+        Skill("ends", "", "", "", on_offload=steps),
+        Skill("runs", "", "", "", workflow=Workflow(steps, {})),
+    )
+
+    assert [skill.hooked for skill in skills] == [True, True, False]
+    assert replace(CATALOGUE, skills=skills).invocable == skills[2:]
+
+
+def test_skills_that_fill_in_an_argument_differently_are_rivals():
+    """Each with each, for one argument of one tool of one server; the same value, to the order of its keys, is not."""
+
+    def binding(id_: str, value: object, server: str = "a", argument: str = "customer") -> Skill:
+        return Skill(id_, "", "", "", bind={server: {"find": {argument: value}}})
+
+    skills = (
+        binding("one", {"id": 1, "of": "x"}),
+        binding("same", {"of": "x", "id": 1}),
+        binding("true", True),
+        binding("number", 1),
+        binding("elsewhere", 2, server="b"),
+        binding("another argument", 3, argument="limit"),
+        *SKILLS,
+    )
+
+    pairs = {frozenset(pair) for pair in differing(skills)}
+
+    groups = ({"one", "same"}, {"true"}, {"number"})
+    assert pairs == {
+        frozenset({one, other})
+        for group in groups
+        for one in group
+        for rest in groups
+        if rest != group
+        for other in rest
+    }
+    rivals = replace(CATALOGUE, skills=skills).rivals
+    assert rivals == {
+        "one": {"true", "number"},
+        "same": {"true", "number"},
+        "true": {"one", "same", "number"},
+        "number": {"one", "same", "true"},
+    }
 
 
 def test_pinned_are_the_skills_that_are_always_active():

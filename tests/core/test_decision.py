@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from proxy.core import relations
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
-from proxy.core.decision import Absence, Missing, Step, View, clashes, decide, missing, union
+from proxy.core.decision import Absence, Missing, Start, Step, View, clashes, decide, missing, union
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.names import Naming
 from proxy.core.namespaced import Source
 from proxy.core.scope import ScopeState
+from proxy.core.steps import calls
 from tests.core.changes import activated, offloaded, tried
 from tests.core.strategies import (
     World,
@@ -64,6 +66,15 @@ def met(world: World) -> set[str]:
 
 def originals(view: View) -> set[tuple[str, str]]:
     return {(route.server, route.original) for route in view.tools.values()}
+
+
+def assert_acting(world: World, view: View, expected: Iterable[tuple[str, str]]) -> None:
+    """What is seen is these tools, but those that meet, and nothing else; as their servers describe them."""
+    assert originals(view) == {tool for tool in expected if world.catalogue.naming.expose(*tool) not in met(world)}
+    assert view == View(tools=view.tools, prompts={}, resources=(), templates=())
+    for route in view.tools.values():
+        assert not route.bound
+        assert any(route.definition is tool for tool in world.inventory[route.server].tools)
 
 
 def bytes_of(view: View) -> str:
@@ -147,13 +158,51 @@ def test_the_list_is_the_same_to_the_byte_however_it_came_about(world: World, da
 
 @law
 @given(world=worlds(), skill=st.sampled_from(("s1", "s2", "s3", "no such skill")))
-def test_a_step_sees_exactly_what_its_skill_grants(world: World, skill: str):
-    """The tools that its client would see, were that skill alone active, whatever is."""
-    step = decide(world.catalogue, world.active, world.inventory, Step(skill))
-    alone = decide(world.catalogue, (skill,), world.inventory)
+def test_a_step_sees_exactly_what_its_skill_grants_and_its_internal_tools(world: World, skill: str):
+    """Without what is denied, whatever is active; tools alone, as their servers describe them."""
+    view = decide(world.catalogue, world.active, world.inventory, Step(skill))
 
-    assert step == View(tools=alone.tools, prompts={}, resources=(), templates=())
-    assert all(granted(world.catalogue, [skill], *tool) for tool in originals(step))
+    lists = [(one.tools, one.internal) for one in world.catalogue.skills if one.id == skill]
+    expected = {
+        (server, tool)
+        for server, tool in offered(world)
+        if any(on(allows.get(server), tool) for both in lists for allows in both)
+    }
+    assert_acting(world, view, expected)
+
+
+@law
+@given(worlds())
+def test_what_a_scope_starts_with_sees_exactly_what_its_steps_name(world: World):
+    """Without what is denied, whatever is active; those side by side count, and skills that they run grant nothing."""
+    view = decide(world.catalogue, world.active, world.inventory, Start())
+
+    named = {(call.server, call.tool) for call in calls(world.catalogue.on_start)}
+    assert_acting(world, view, named.intersection(offered(world)))
+
+
+@law
+@given(worlds())
+def test_a_client_never_sees_an_internal_tool_whatever_is_active(world: World):
+    """It sees what it would see if no skill and no start did anything by itself."""
+    plain = replace(
+        world.catalogue, skills=tuple(replace(one, internal={}) for one in world.catalogue.skills), on_start=()
+    )
+
+    assert decide(world.catalogue, world.active, world.inventory) == decide(plain, world.active, world.inventory)
+
+
+@law
+@given(worlds())
+def test_a_tool_is_found_by_its_server_and_its_own_name_exactly_where_it_is_seen(world: World):
+    """By which steps name it."""
+    view = decide(world.catalogue, world.active, world.inventory)
+
+    for server, tool in offered(world):
+        found = view.tool_of(server, tool)
+        assert (found is not None) is ((server, tool) in originals(view))
+        assert found is None or view.tools[found.exposed] is found
+    assert view.tool_of("no such server", "search") is None
 
 
 @law

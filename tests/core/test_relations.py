@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proxy.core import relations
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.names import Naming
-from proxy.core.relations import Blocked, Hindrance, begin, expired, refitted, required, told
-from proxy.core.scope import ScopeState, connected
+from proxy.core.relations import Blocked, Hindrance, begin, expired, not_begun, refitted, required, told
+from proxy.core.scope import ScopeState, begun, connected
+from proxy.core.steps import Call
 from tests.core.changes import activated, offloaded, plain, tried
 from tests.core.strategies import SKILL_IDS, closure, law, related
 
@@ -23,7 +24,17 @@ FREE = plain("a", "b", "c", "d")
 
 def conflict(one: Skill, other: Skill) -> bool:
     """Whether they cannot be active together."""
-    return other.id in one.conflicts or one.id in other.conflicts
+    return other.id in one.conflicts or one.id in other.conflicts or fill_in_differently(one, other)
+
+
+def fill_in_differently(one: Skill, other: Skill) -> bool:
+    """Whether they give an argument of a tool different values."""
+    return any(
+        other.bind.get(server, {}).get(tool, {}).get(argument, value) != value
+        for server, tools in one.bind.items()
+        for tool, arguments in tools.items()
+        for argument, value in arguments.items()
+    )
 
 
 @st.composite
@@ -319,6 +330,69 @@ def test_a_scope_begins_with_the_pinned_skills_whatever_stands_before_them():
     assert begin(catalogue) == ScopeState(active=("base", "always", "one"), by_demand=frozenset({"base"}))
 
 
+# --- skills that have something to do when they begin ----------------------------------------------------------------
+
+OPENING = (Call("on_activate[0]", "open", "crm", "open"),)
+
+
+def test_what_is_active_from_the_start_is_due_where_it_has_hooks():
+    """Also what it requires; what is activated later has begun by then."""
+    catalogue = of(
+        replace(skill("base"), on_activate=OPENING),
+        skill("plain", active=True),
+        replace(skill("case", "base", active=True), on_offload=OPENING),
+        replace(skill("later"), on_activate=OPENING),
+    )
+
+    state = after(catalogue, "later", state=begin(catalogue))
+
+    assert state.active == ("plain", "base", "case", "later")
+    assert state.due == {"base", "case"}
+    assert offloaded(catalogue, state, "case").due == frozenset()
+
+
+def test_what_is_replaced_before_it_has_begun_is_not_due_any_more():
+    """Nor what goes with it."""
+    first = replace(skill("first", "base", active=True, conflicts=["other"]), on_activate=OPENING)
+    catalogue = of(replace(skill("base"), on_activate=OPENING), first, skill("other", exclusive=True))
+    state = begin(catalogue)
+    assert state.due == {"base", "first"}
+
+    assert after(catalogue, "other", state=state) == ScopeState(
+        active=("other",), offloaded=frozenset({"base", "first"})
+    )
+
+
+def test_what_becomes_active_with_another_catalogue_is_due_besides_what_was():
+    """What has begun is not done again."""
+    before = of(replace(skill("old", pinned=True), on_activate=OPENING), replace(skill("begun"), on_activate=OPENING))
+    state = after(before, "begun", state=begin(before))
+
+    fitted = refitted(state, of(*before.skills, replace(skill("new", pinned=True), on_activate=OPENING)))
+
+    assert fitted.active == ("old", "begun", "new")
+    assert fitted.due == {"old", "new"}
+
+
+def test_what_could_not_begin_goes_with_what_requires_it_and_what_only_that_required():
+    """All else stays; so does a skill that is always active, or that such a one requires: then nothing changes."""
+    catalogue = of(
+        skill("base"),
+        skill("side"),
+        skill("top", "base", "side"),
+        skill("free"),
+        skill("below"),
+        skill("always", "below", pinned=True),
+    )
+    state = after(catalogue, "free", "top", state=begin(catalogue))
+
+    assert not_begun(catalogue, state, "base") == begun(
+        replace(state, active=("below", "always", "free"), by_demand=frozenset({"below"})), []
+    )
+    assert not_begun(catalogue, state, "below") is None
+    assert not_begun(catalogue, state, "always") is None
+
+
 # --- skills that nobody uses -----------------------------------------------------------------------------------------
 
 
@@ -454,6 +528,7 @@ def assert_sound(catalogue: Catalogue, state: ScopeState) -> None:
     assert catalogue.max_active is None or len(active - always) <= catalogue.max_active
     assert not active & state.offloaded
     assert state.expired <= state.offloaded
+    assert state.due <= active
 
 
 @dataclass(frozen=True)
@@ -472,13 +547,18 @@ def lives(draw: st.DrawFn) -> list[Lived]:
     for _ in range(draw(st.integers(0, 10))):
         catalogue, state = steps[-1].catalogue, steps[-1].state
         known = st.sampled_from(list(catalogue.by_id))
-        match draw(st.sampled_from(("activate", "activate", "activate", "offload", "expire", "refit"))):
+        done = ("activate", "activate", "activate", "offload", "expire", "refit", "begin", "fail to begin")
+        match draw(st.sampled_from(done)):
             case "activate":
                 state = tried(relations.activated, catalogue, state, draw(known))
             case "offload":
                 state = tried(relations.offloaded, catalogue, state, draw(known))
             case "expire":
                 state = expired(catalogue, state, draw(st.lists(st.sampled_from(SKILL_IDS), max_size=3)))
+            case "begin":
+                state = begun(state, draw(st.lists(st.sampled_from(SKILL_IDS), max_size=3)))
+            case "fail to begin":
+                state = not_begun(catalogue, state, draw(known)) or state
             case _:
                 catalogue = draw(related())
                 state = refitted(state, catalogue)
@@ -495,6 +575,53 @@ def test_whatever_is_done_what_is_active_may_be_so_together(steps: list[Lived]):
     """All that is required is there, no two conflict, pinned ones are there, and no more than may be."""
     for life in steps:
         assert_sound(life.catalogue, life.state)
+
+
+@law
+@given(lives())
+def test_no_two_that_fill_in_an_argument_differently_are_ever_active_together(steps: list[Lived]):
+    """Whatever is done, and however the configuration changes: a call has one value for it."""
+    for life in steps:
+        active = [life.catalogue.by_id[one] for one in life.state.active]
+        assert not any(fill_in_differently(one, other) for one in active for other in active)
+
+
+@law
+@given(lives())
+def test_what_becomes_active_by_itself_is_due_if_it_has_hooks(steps: list[Lived]):
+    """At the start, and when the configuration changes; what a client activates has begun before it is active."""
+    for before, life in zip([Lived(steps[0].catalogue, ScopeState()), *steps], steps, strict=False):
+        by_itself = life is steps[0] or before.catalogue is not life.catalogue
+        new = {*life.state.active} - {*before.state.active}
+        hooked = {one for one in new if life.catalogue.by_id[one].hooked}
+        assert life.state.due & new == (hooked if by_itself else set())
+        assert life.state.due - new <= before.state.due
+
+
+@law
+@given(lived, st.sampled_from(SKILL_IDS))
+def test_a_skill_that_could_not_begin_goes_unless_it_has_to_stay(life: Lived, failed: str):
+    """With all that requires it, and what only those required; it is none that was offloaded, since it never began."""
+    catalogue, state = life.catalogue, life.state
+    requires = {skill.id: skill.requires for skill in catalogue.skills}
+    always = {one for pinned in catalogue.pinned for one in closure(requires, pinned)}
+
+    after = not_begun(catalogue, state, failed)
+
+    if after is None:
+        assert failed in always
+        return
+    assert failed not in always
+    assert_sound(catalogue, after)
+    gone = {*state.active} - {*after.active}
+    assert {one for one in state.active if failed in closure(requires, one)} <= gone
+    assert all(failed in closure(requires, one) or one in state.by_demand for one in gone)
+    assert after == replace(
+        state,
+        active=tuple(one for one in state.active if one not in gone),
+        by_demand=state.by_demand - gone,
+        due=state.due - gone,
+    )
 
 
 @law

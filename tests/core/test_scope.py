@@ -1,6 +1,8 @@
 """Transitions of a scope's state (design rules 6 and 17)."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.scope import (
     HANDED_OUT_LIMIT,
+    HEAP_LIMIT,
     Lists,
     ScopeId,
     ScopeState,
@@ -17,7 +20,9 @@ from proxy.core.scope import (
     connected,
     disconnected,
     handed_out,
+    put,
     relists,
+    started,
 )
 from tests.core.strategies import law
 
@@ -34,6 +39,8 @@ def test_no_transition_changes_a_state_in_place(names: set[str], connection: str
             called(changed, connection, "new")
             handed_out(changed, "gh", ["x:1"])
             disconnected(changed, connection)
+            started(begun(changed, ["a"]))
+            put(changed, "name", [*names])
 
         assert repr(state) == before
 
@@ -206,12 +213,56 @@ def test_what_is_handed_out_again_is_new_again():
     assert "x:1" not in state.handed_out
 
 
+# --- what skills do by themselves ------------------------------------------------------------------------------------
+
+
 def test_what_was_due_and_has_begun_is_due_no_more():
     """Where nothing of it was, nothing changes."""
     state = ScopeState(active=("a", "b"), due=frozenset({"a", "b"}))
     assert begun(state, ["a", "c"]).due == {"b"}
     assert begun(state, ["c"]) is state
     assert begun(state, []) is state
+
+
+def test_a_scope_has_started_once_for_all():
+    """What has to be done before its first call is done."""
+    assert started(ScopeState()) == started(started(ScopeState())) == ScopeState(started=True)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@law
+@given(st.lists(st.tuples(st.sampled_from(("case", "customer")), values), max_size=4))
+def test_the_heap_has_what_was_put_there_last(puts: list[tuple[str, Any]]):
+    """By name, as it was put."""
+    state = ScopeState()
+    for name, value in puts:
+        after = put(state, name, value)
+        assert after is not None
+        state = after
+
+    assert state == ScopeState(heap=dict(puts))
+
+
+@pytest.mark.parametrize("character", ["x", "é", "\ud800"])
+def test_a_heap_never_holds_more_than_it_may(character: str):
+    """In bytes of the JSON of all of it, to the last one; a value that takes the place of another needs no more."""
+    bare = len(json.dumps({"other": 1, "big": ""}).encode())
+    most = (HEAP_LIMIT - bare) // len(character.encode("utf-8", "replace"))
+    state = put(ScopeState(), "other", 1)
+    assert state is not None
+
+    full = put(state, "big", character * most)
+
+    assert full is not None
+    assert put(state, "big", character * (most + 1)) is None
+    assert put(full, "more", 1) is None
+    assert put(full, "big", character) is not None
 
 
 def test_a_scope_is_named_in_logs_without_what_opens_it():

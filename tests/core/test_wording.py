@@ -60,6 +60,11 @@ def activated(again: bool = False, call_route: bool = False, with_schemas: bool 
     return activation(BROWSING, brought, ["browsing"], again=again, with_schemas=with_schemas, call_route=call_route)
 
 
+def test_a_step_is_told_of_a_tool_that_it_may_not_call_as_of_one_that_there_is_not():
+    """By the server and its own name for it, as the configuration has them."""
+    assert wording.not_for_step("crm", "drop") == "server crm offers no tool drop that this step may call"
+
+
 # --- rule 16: the answers of SKILL -----------------------------------------------------------------------------------
 
 
