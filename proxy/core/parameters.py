@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -29,6 +30,10 @@ class _Resolver(Protocol):
 
 TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 
+_SHORT_FORM: Final = ("type", "description", "required", "default")
+"""Keys of a parameter in the short form beside those that JSON Schema has, too, and that may be misspelled."""
+_MISSPELLED: Final = 0.75
+"""How like one of those a key is that is one of them misspelled; no keyword of JSON Schema is."""
 _MOST: Final = 20
 """Faults that are told of a value."""
 _LONGEST: Final = 200
@@ -104,6 +109,9 @@ def _property(name: str, told: object) -> Json:
             f"{name}: there is no type {kind!r}"
             + (f", did you mean {close[0]!r}?" if close else f": {', '.join(TYPES)}")
         )
+    for key in told:
+        if key not in _SHORT_FORM and key.isalpha() and (meant := get_close_matches(key, _SHORT_FORM, 1, _MISSPELLED)):
+            raise BadSchema(f"{name}: there is no key {key!r}, did you mean {meant[0]!r}?")
     if not isinstance(told.get("required", False), (bool, list)):
         raise BadSchema(f"{name}: required is true or false")
     return {key: value for key, value in told.items() if key != "required" or isinstance(value, list)}

@@ -218,7 +218,7 @@ def activation(
         parts.append("Tools you can use now:\n" + "\n".join(_line(tool) for tool in listed))
         if call_route:
             parts.append(CALL_ROUTE)
-    elif not brought.problems:
+    elif not brought.problems and (skill.tools or skill.workflow is None):
         parts.append("No tools are available." if skill.tools else "This skill brings a guide and no tools.")
     if brought.problems:
         parts.append("Not ready:\n" + "\n".join(f"- {_standing(problem)}" for problem in brought.problems))

@@ -67,6 +67,25 @@ def test_a_json_schema_is_taken_as_it_is(written: dict[str, Any]):
     assert schema_of(written) == {"type": "object", **written}
 
 
+def refusal(written: dict[str, Any]) -> str:
+    """Why parameters cannot be used, empty where they can."""
+    try:
+        schema_of(written)
+    except BadSchema as fault:
+        return str(fault)
+    return ""
+
+
+def test_what_json_schema_says_of_a_value_is_not_taken_for_a_misspelling():
+    """Of any draft; nor is what is written for others, beginning with `x-`."""
+    from jsonschema.validators import Draft4Validator, Draft7Validator, Draft202012Validator  # noqa: PLC0415 - slow
+
+    notes = {"title", "examples", "deprecated", "readOnly", "writeOnly", "then", "else", "definitions", "x-type"}
+    keys = notes.union(Draft4Validator.VALIDATORS, Draft7Validator.VALIDATORS, Draft202012Validator.VALIDATORS)
+
+    assert [key for key in keys - {"type", "required"} if "did you mean" in refusal({"a": {key: 1}})] == []
+
+
 @pytest.mark.parametrize("name", ["type", "properties", "required", "description", "items"])
 def test_a_parameter_can_have_a_name_that_json_schema_uses(name: str):
     assert schema_of({name: {"type": "string"}})["properties"] == {name: {"type": "string"}}
@@ -90,6 +109,8 @@ def test_no_parameters_are_parameters_too():
         ),
         ({"a": None}, "a: is neither a type, such as string, nor a mapping such as {type: string}"),
         ({"a": {"required": "yes"}}, "a: required is true or false"),
+        ({"a": {"typ": "string"}}, "a: there is no key 'typ', did you mean 'type'?"),
+        ({"a": {"requird": True}}, "a: there is no key 'requird', did you mean 'required'?"),
         ({"a": {"type": "string", "default": 3}}, "the default of a: 3 is not of type 'string'"),
         ({"a": {"minimum": "x"}}, "properties.a.minimum: 'x' is not of type 'number'"),
         ({"a": {"pattern": "("}}, "properties.a.pattern: '(' is not a 'regex'"),

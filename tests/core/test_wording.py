@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from proxy.core import wording
 from proxy.core.catalogue import EVERYTHING, Catalogue, Skill
 from proxy.core.decision import Absence, Missing, Route
 from proxy.core.names import Naming
+from proxy.core.steps import Workflow
 from proxy.core.wording import (
     SCHEMA_BUDGET,
     Brought,
@@ -176,6 +178,19 @@ def test_an_activation_without_tools_says_so(skill: Skill, said: str):
 
     assert text_of(result).endswith(f"</skill_guide>\n\n{said}")
     assert result["structuredContent"]["tools"] == []
+
+
+def test_an_activation_of_what_can_be_run_does_not_say_that_it_brings_nothing():
+    """How it is run is said already; only tools that it should have are missed."""
+    runs = replace(READING, workflow=Workflow((), {}))
+    brought = Brought("", besides={"invoke": ("Run it.", {})})
+
+    told = [
+        text_of(activation(one, brought, [one.id], again=False, **PLAIN))
+        for one in (runs, replace(runs, tools={"s": EVERYTHING}))
+    ]
+
+    assert [text.rpartition("\n\n")[2] for text in told] == ["Run it.", "No tools are available."]
 
 
 def test_an_activation_whose_only_server_failed_says_that_alone():
