@@ -21,7 +21,9 @@ def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON 
 def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[str, Any]:
     """The result of a run that has not; `done`: the steps that had run, which nothing undoes."""
     ran = [step.name for step in done if step.status == "completed"]
-    before = f"Done before that, and not undone: {', '.join(ran)}." if ran else "Nothing had been done before that."
+    before = (
+        f"Done before that, and not undone: {', '.join(ran)}." if ran else "No step had been completed before that."
+    )
     told = {"skill_id": skill, "success": False, "error": failure.told, "done": steps_told(done)}
     return result(without_our_tags(f"skill {skill} failed: {failure}\n{before}"), told, error=True)
 

@@ -91,7 +91,7 @@ def test_a_run_can_fail_before_anything_was_done():
     result = failed("briefing", StepFailed("output", "output", "", "there is no 'x'"), [])
 
     assert text_of(result) == (
-        "skill briefing failed: step output (output) failed: there is no 'x'\nNothing had been done before that."
+        "skill briefing failed: step output (output) failed: there is no 'x'\nNo step had been completed before that."
     )
     assert result["structuredContent"]["error"] == {"step": "output", "place": "output", "reason": "there is no 'x'"}
 
