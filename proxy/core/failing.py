@@ -20,7 +20,7 @@ class StepFailed(Exception):
 
     def __init__(self, name: str, place: str, target: str, reason: str) -> None:
         reason = shortened(reason, TEXT_LIMIT)
-        where = f"{place}, {target}" if target else place
+        where = f"{place}, {target}" if target not in {"", name} else place
         super().__init__(f"step {name} ({where}) failed: {reason}")
         self.name = name
         self.place = place
