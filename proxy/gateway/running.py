@@ -16,7 +16,7 @@ from proxy.core.expression_names import names_for
 from proxy.core.failing import OutOfBounds, StepFailed
 from proxy.core.inventory import DEEPEST, Json, is_json, items, json_size
 from proxy.core.run import TEXT_LIMIT, StepRecord
-from proxy.core.scope import ScopeId, put
+from proxy.core.scope import ScopeId, ScopeState, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
@@ -64,7 +64,7 @@ class Heap:
             return True
         fits = True
 
-        def keep(state: Any) -> Any:  # noqa: ANN401 - a scope's state
+        def keep(state: ScopeState) -> ScopeState:
             nonlocal fits
             after = put(state, name, value)
             fits = after is not None
@@ -151,8 +151,7 @@ class Runner:
         return names if work.params is None else names | {"params": work.params}
 
     async def _side_by_side(self, work: Work, steps: Parallel) -> None:
-        name = steps.place
-        if not self._wanted(steps.when, await self.names(work), name, steps.place):
+        if not _wanted(steps.when, await self.names(work), steps.place, steps.place):
             return
         failed: list[StepFailed] = []
 
@@ -182,7 +181,7 @@ class Runner:
             status = "completed" if await self._do(work, step) else "skipped"
         except StepFailed as failed:
             status, error = "failed", failed.reason
-            await work.stages.tell(self._told(work, step), "failed")
+            await work.stages.tell(_told(work, step), "failed")
             if step.on_error == "fail" or isinstance(failed, OutOfBounds):
                 raise
         finally:
@@ -195,23 +194,23 @@ class Runner:
         """Do one step; whether it was not left out."""
         if step.for_each is None:
             names = await self.names(work)
-            if not self._wanted(step.when, names, step.name, step.place, step.target):
+            if not _wanted(step.when, names, step.name, step.place, step.target):
                 return False
-            await work.stages.tell(self._told(work, step), "running")
+            await work.stages.tell(_told(work, step), "running")
             result = await self._once(work, step, names)
         else:
             from proxy.core.filters import kind  # noqa: PLC0415 - as below
 
-            value = self._value(step, step.for_each, await self.names(work), "for_each")
+            value = _value(step, step.for_each, await self.names(work), "for_each")
             if not isinstance(value, list):
                 raise _failed(step, f"for_each is no list, but {kind(value)}")
             values = items(cast("object", value))
             if len(values) > MOST_ITEMS:
                 raise _failed(step, f"for_each has {len(values):,} values, and may have {MOST_ITEMS:,}")
-            await work.stages.tell(self._told(work, step), "running")
+            await work.stages.tell(_told(work, step), "running")
             result = await self._for_each(work, step, values)
         await self._save(work, step, result)
-        await work.stages.tell(self._told(work, step), "completed")
+        await work.stages.tell(_told(work, step), "completed")
         return True
 
     async def _for_each(self, work: Work, step: Call, values: Sequence[Any]) -> list[Any] | None:
@@ -226,7 +225,7 @@ class Runner:
         size: float = 0
         for index, item in enumerate(values):
             names = await self.names(work) | {"item": item, "index": index}
-            if self._wanted(step.when, names, step.name, step.place, step.target):
+            if _wanted(step.when, names, step.name, step.place, step.target):
                 result = None
                 try:
                     result = await self._once(work, step, names)
@@ -247,7 +246,7 @@ class Runner:
         Raises:
             StepFailed: it has none.
         """
-        arguments = self._value(step, step.arguments, names, "arguments")
+        arguments = _value(step, step.arguments, names, "arguments")
         if work.goes_on is not None and (why := await work.goes_on()):
             raise OutOfBounds(step.name, step.place, step.target, why)
         if work.left < 1:
@@ -260,7 +259,7 @@ class Runner:
         raise _failed(step, f"it took longer than its timeout of {timeout:g} s")
 
     async def _called(self, work: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value
-        channel = StepChannel(work.caller.channel, work.stages, self._told(work, step))
+        channel = StepChannel(work.caller.channel, work.stages, _told(work, step))
         caller = work.caller._replace(channel=channel)
         try:
             result = await self._forwarding.call_for_step(
@@ -299,17 +298,18 @@ class Runner:
         if (kind == HEAP or work.keeps) and not await work.heap.put(name, result):
             raise _failed(step, f"the heap of this client is full: {name} does not fit on it")
 
-    def _wanted(self, when: object, names: Mapping[str, Any], name: str, place: str, target: str = "") -> bool:
-        if isinstance(when, bool):
-            return when
-        return bool(_evaluated(when, names, name, place, target, "when"))
 
-    def _value(self, step: Call, value: object, names: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - any JSON
-        return _evaluated(value, names, step.name, step.place, step.target, key)
+def _told(work: Work, step: Call) -> str:
+    """How the client is told of a step: inside others', after the names of these."""
+    return f"{work.above}{step.name}"
 
-    def _told(self, work: Work, step: Call) -> str:
-        """How the client is told of a step: inside others', after the names of these."""
-        return f"{work.above}{step.name}"
+
+def _wanted(when: object, names: Mapping[str, Any], name: str, place: str, target: str = "") -> bool:
+    return when if isinstance(when, bool) else bool(_evaluated(when, names, name, place, target, "when"))
+
+
+def _value(step: Call, value: object, names: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - any JSON value
+    return _evaluated(value, names, step.name, step.place, step.target, key)
 
 
 def _evaluated(value: object, names: Mapping[str, Any], name: str, place: str, target: str, key: str) -> Any:  # noqa: ANN401 - any JSON value
