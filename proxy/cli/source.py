@@ -12,7 +12,7 @@ import yaml
 
 from proxy.cli import jsonc
 from proxy.config import confidential
-from proxy.config.document import parse
+from proxy.config.document import Bare, parse
 from proxy.config.models import SERVERS, SKILLS
 from proxy.config.problems import Problem, Refused
 from proxy.core.inventory import Json, is_json, items
@@ -21,6 +21,13 @@ from proxy.core.masking import tells_a_secret
 _OURSELVES: Final = re.compile(r"(?:.*[\\/])?mcp-skill-proxy(?:\.exe)?", re.DOTALL)
 _OUR_ADDRESS: Final = re.compile(r"http://(?:127\.0\.0\.1|localhost):8765/mcp\b.*", re.DOTALL)
 _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes plain text of a file as any other text."""
+
+
+_Dumper.add_representer(Bare, _Dumper.represent_str)
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,15 @@ def read(source: Path, target: Path) -> Source:
 
 def dumped(document: object, *, flow: bool = False, style: str | None = None) -> str:
     """A document as YAML in its order, no text folded; `flow`: in brackets; `style`: the quotes of every text."""
-    return yaml.safe_dump(  # pyright: ignore[reportUnknownMemberType] - the stubs leave its `width` open
-        document, default_flow_style=flow, default_style=style, sort_keys=False, allow_unicode=True, width=10**9
+    return yaml.dump(  # pyright: ignore[reportUnknownMemberType] - the stubs leave its `width` open
+        document,
+        None,
+        _Dumper,
+        default_flow_style=flow,
+        default_style=style,
+        sort_keys=False,
+        allow_unicode=True,
+        width=10**9,
     )
 
 

@@ -271,6 +271,8 @@ def test_equal_items_are_found_among_very_many():
 
     assert invalid(schema, many) == []
     assert invalid(schema, [*many, {"n": 7}]) == ["has items that are equal"]
+    assert invalid(schema, [{"n": 1}, {"n": 1.0}]) == ["has items that are equal"]
+    assert invalid(schema, [1, True, 1.5, [1]]) == []
     assert invalid({"uniqueItems": False}, [1, 1]) == []
     assert invalid(schema, "aa") == []
 
