@@ -18,6 +18,7 @@ from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
 from proxy.core.settings import PerKind, Settings
 from proxy.core.steps import CALLS_PER_STEP, HOOK_TIMEOUT, Workflow
+from proxy.core.texts import size
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
 """The keys that servers may stand under."""
@@ -152,7 +153,7 @@ def _one_name(value: str) -> str:
 
 
 def _short(value: str) -> str:
-    if value.strip() and len(value.encode("utf-8", "replace")) <= _GUIDANCE_LIMIT:
+    if value.strip() and size(value) <= _GUIDANCE_LIMIT:
         return value
     raise PydanticCustomError("guidance", "must hold 1 to 1000 bytes: the skills stand beside it, in 2000 in all")
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
+from proxy.core.texts import size
+
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object as it came."""
 
@@ -44,7 +46,7 @@ def json_size(value: object) -> float:
     for _ in range(DEEPEST + 1):
         level = [below for one in level for below in _below(one)]
         if not level:
-            return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+            return size(json.dumps(value, ensure_ascii=False))
     return inf
 
 

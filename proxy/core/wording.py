@@ -13,7 +13,7 @@ from typing import Any, Final
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Absence, Missing, Route
 from proxy.core.inventory import is_json, items
-from proxy.core.texts import shortened
+from proxy.core.texts import shortened, size
 
 HOW_TO_USE = (
     "Skills are guides, most with tools. Before a task, see which skill clearly applies: the most specific one where "
@@ -294,12 +294,10 @@ def described(
             tool["description"] = text if with_schemas else _first_line(text)
         if with_schemas:
             schema: Any = route.definition.get("inputSchema", {})
-            size = len(
-                (json.dumps(schema, ensure_ascii=False) + tool.get("description", "")).encode("utf-8", "replace")
-            )
-            if left is None or size <= left:
+            needed = size(json.dumps(schema, ensure_ascii=False) + tool.get("description", ""))
+            if left is None or needed <= left:
                 tool["inputSchema"] = schema
-                left = None if left is None else left - size
+                left = None if left is None else left - needed
             else:
                 left = 0
                 tool["signature"] = signature(schema)

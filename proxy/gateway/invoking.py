@@ -95,18 +95,21 @@ class Invoking:
         Raises:
             StepFailed: it cannot be invoked there, or it has failed.
         """
+        from proxy.core.parameters import filled  # noqa: PLC0415 - as above
+
         skill = outer.catalogue().by_id.get(step.skill)
-        refused = await self._refused(outer, skill, arguments)
+        given = arguments if skill is None or skill.workflow is None else filled(skill.workflow.parameters, arguments)
+        refused = await self._refused(outer, skill, given)
         if skill is None or refused:
             raise StepFailed(step.name, step.place, step.target, refused)
-        work = self._work(outer.caller, skill, _filled(skill, arguments), outer.stages, outer)
+        work = self._work(outer.caller, skill, given, outer.stages, outer)
         work.above = f"{outer.above}{step.name} / "
         outcome = await self._run(work, skill, outer.run)
         if outcome.failed is not None:
             raise StepFailed(step.name, step.place, step.target, str(outcome.failed))
         return outcome.output
 
-    async def _refused(self, outer: Work, skill: Skill | None, arguments: Json) -> str:
+    async def _refused(self, outer: Work, skill: Skill | None, given: Json) -> str:
         """Why a step cannot invoke a skill, empty where it can."""
         if skill is None or skill.workflow is None:
             return "there is no such skill that can be invoked"
@@ -119,7 +122,7 @@ class Invoking:
             return f"skill {skill.id} runs {workflow.max_runs} times already, as often as it may at a time"
         from proxy.core.parameters import invalid  # noqa: PLC0415 - as above
 
-        return "; ".join(invalid(workflow.parameters, _filled(skill, arguments)))
+        return "; ".join(invalid(workflow.parameters, given))
 
     def _work(self, caller: Caller, skill: Skill, given: Json, stages: Stages, outer: Work | None = None) -> Work:
         return Work(
@@ -233,9 +236,3 @@ def _workflow(skill: Skill) -> Workflow:
     if skill.workflow is None:
         raise ValueError(f"skill {skill.id} cannot be invoked")
     return skill.workflow
-
-
-def _filled(skill: Skill, arguments: Json) -> Json:
-    from proxy.core.parameters import filled  # noqa: PLC0415 - as above
-
-    return filled(_workflow(skill).parameters, arguments)
