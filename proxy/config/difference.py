@@ -13,7 +13,7 @@ from proxy.ports import Status
 WAITS: Final = "it is new in the configuration: it can start once the proxy has got SIGHUP, or was restarted"
 AT_ONCE: Final = frozenset(
     {
-        *("list_wait", "activation_wait", "call_route", "call_route_clients", "modern_listing", "guidance"),
+        *("list_wait", "activation_wait", "call_route", "call_route_clients", "listing", "publish", "guidance"),
         "expression_env",
     }
 )

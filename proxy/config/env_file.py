@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
-from dotenv import dotenv_values
-from dotenv.parser import parse_stream
-
 from proxy.config.files import Files
 
 
@@ -19,6 +16,9 @@ def read_env_file(path: Path, files: Files) -> Mapping[str, str]:
 
     Raises `UnreadableEnvFile`.
     """
+    from dotenv import dotenv_values  # noqa: PLC0415 - few configurations have such a file, and it takes a while
+    from dotenv.parser import parse_stream  # noqa: PLC0415 - as above
+
     try:
         text = TextIOWrapper(BytesIO(files.read(path)), encoding="utf-8-sig").read()
     except UnicodeDecodeError:

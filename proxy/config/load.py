@@ -26,7 +26,7 @@ from proxy.core.masking import Masker
 from proxy.core.names import Naming
 from proxy.core.profiles import EVERYBODY, Policy, Profile
 from proxy.core.server import Server
-from proxy.core.settings import PerKind, Settings
+from proxy.core.settings import PerKind, Publish, Settings
 from proxy.core.steps import Steps
 
 __all__ = ["Loaded", "Problem", "Refused", "load"]
@@ -95,6 +95,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         for key, entry in parts.servers.items()
         if entry.on
     }
+    _check_lists(parts.proxy, findings)
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
     findings.folders = bool(parts.skill_paths)
@@ -199,6 +200,28 @@ def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tupl
     return tokens, values
 
 
+def _check_lists(proxy: ProxyBlock, findings: Findings) -> None:
+    """Name settings of lists whose name or meaning has changed."""
+    if proxy.modern_listing is not None:
+        place: Place = ("proxy", "modern_listing")
+        if proxy.listing is not None and proxy.listing != proxy.modern_listing:
+            told = f"is the old name of listing, and contradicts it (listing: {proxy.listing}): remove modern_listing"
+            findings.problem(place, told)
+        else:
+            findings.note(place, "is the old name of listing, and holds for clients of every revision: write listing")
+    if others := [name for name in proxy.call_route_clients if name not in Settings.call_route_clients]:
+        findings.note(
+            ("proxy", "call_route_clients"),
+            f"{', '.join(others)}: assumed to read a changed list in time, and not given SKILL_CALL; this setting used "
+            "to name the clients that need SKILL_CALL, which all other clients get now",
+        )
+    if proxy.call_route == "off" and "stable" in (proxy.listing, proxy.modern_listing):
+        findings.note(
+            ("proxy", "call_route"),
+            "off, while lists never change: clients see the tools of pinned skills alone, whatever they activate",
+        )
+
+
 def _expression_env(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> Mapping[str, str]:
     """The variables that expressions may read, those that are set."""
     known = around.variables({})
@@ -280,7 +303,10 @@ def _settings(
         activation_wait=proxy.activation_wait,
         call_route=proxy.call_route,
         call_route_clients=proxy.call_route_clients,
-        modern_listing=proxy.modern_listing,
+        listing=proxy.listing or proxy.modern_listing or Settings.listing,
+        publish=Publish(
+            prompts=proxy.publish.prompts, resources=proxy.publish.resources, extension=proxy.publish.extension
+        ),
         guidance=proxy.guidance,
         max_scopes=PerKind(session=most.session, namespace=most.namespace, principal=most.principal),
         scope_idle=PerKind(session=idle.session, namespace=idle.namespace, principal=idle.principal),

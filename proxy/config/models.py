@@ -16,7 +16,7 @@ from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
 from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
-from proxy.core.settings import PerKind, Settings
+from proxy.core.settings import PerKind, Publish, Settings
 from proxy.core.steps import CALLS_PER_STEP, HOOK_TIMEOUT, Workflow
 from proxy.core.texts import size
 
@@ -138,6 +138,12 @@ def _a_name(value: str) -> str:
     raise PydanticCustomError("name", 'is empty text and no name: take it out ([] or "*" stands for all)')
 
 
+def _a_client(value: str) -> str:
+    if value:
+        return value
+    raise PydanticCustomError("client", "is empty: write the name of a client, or a pattern such as acme-*")
+
+
 def _a_folder(value: str) -> str:
     if value.strip():
         return value
@@ -195,6 +201,7 @@ NameLimit: TypeAlias = Annotated[
 ]
 Scalar: TypeAlias = Annotated[str, WithJsonSchema(_SCALAR_SCHEMA)]
 Name: TypeAlias = Annotated[str, AfterValidator(_a_name), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
+ClientName: TypeAlias = Annotated[str, AfterValidator(_a_client), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
 FolderPath: TypeAlias = Annotated[str, AfterValidator(_a_folder), WithJsonSchema({**_SCALAR_SCHEMA, "minLength": 1})]
 ToolName: TypeAlias = Annotated[Name, AfterValidator(_one_name)]
 Allowlist: TypeAlias = Annotated[
@@ -516,6 +523,20 @@ class StateBlock(_Part):
     )
 
 
+class PublishBlock(_Part):
+    """How skills are shown beside the tool SKILL; some clients make a tool of each prompt and resource."""
+
+    prompts: Flag = Field(default=Publish.prompts, description="Each skill is a prompt that a person can choose.")
+    resources: Flag = Field(
+        default=Publish.resources, description="Guides of skills, and their files, are listed as resources."
+    )
+    extension: Flag = Field(
+        default=Publish.extension,
+        description="The methods of the skills extension (io.modelcontextprotocol/skills) are served, with the files "
+        "that they name.",
+    )
+
+
 class ProxyBlock(_Part):
     """Settings of the proxy itself."""
 
@@ -527,15 +548,25 @@ class ProxyBlock(_Part):
     )
     call_route: Literal["auto", "on", "off"] = Field(
         default=Settings.call_route,
-        description="Whether SKILL_CALL is shown: auto shows it to clients that do not re-read their list of tools.",
+        description="Whether SKILL_CALL is shown: auto shows it to all clients but those that are known to read a "
+        "changed list of tools in time.",
     )
-    call_route_clients: tuple[Name, ...] = Field(
+    call_route_clients: tuple[ClientName, ...] = Field(
         default=Settings.call_route_clients,
-        description="What clients that need SKILL_CALL call themselves (clientInfo.name), by prefix.",
+        description="With call_route: auto, what clients call themselves (clientInfo.name) that read a changed list "
+        "in time, so that they need no SKILL_CALL; names and patterns such as acme-*.",
     )
-    modern_listing: Literal["live", "stable"] = Field(
-        default=Settings.modern_listing,
-        description="Lists of protocol 2026-07-28: live follow the active skills; stable never change.",
+    listing: Literal["live", "stable"] | None = Field(
+        default=None,
+        description="live: lists follow the active skills; stable: lists never change, and tools of skills are called "
+        "by SKILL_CALL, which keeps prompt caches.",
+        json_schema_extra={"default": Settings.listing},
+    )
+    modern_listing: Literal["live", "stable"] | None = Field(
+        default=None, description="The old name of listing.", json_schema_extra={"deprecated": True}
+    )
+    publish: PublishBlock = Field(
+        default_factory=PublishBlock, description="How skills are shown beside the tool SKILL."
     )
     max_scopes: Annotated[
         CountByKind, BeforeValidator(_of_every_kind(_count), json_schema_input_type=Count | CountByKind)
@@ -714,6 +745,7 @@ def binds(place: Place) -> bool:
 _MODELS: Mapping[tuple[str | int | None, ...], type[BaseModel]] = {
     ("proxy",): ProxyBlock,
     ("proxy", "state"): StateBlock,
+    ("proxy", "publish"): PublishBlock,
     (SKILLS, None): SkillEntry,
     (SKILLS, None, "requires"): RequiresBlock,
     (SKILL_PATHS, None): SkillPath,

@@ -15,6 +15,10 @@ HANDED_OUT_LIMIT = 1000
 """How many resource URIs from tool results a scope remembers, the newest ones."""
 HEAP_LIMIT: Final = 256 * 1024
 """Bytes of the JSON of all that a scope's heap holds."""
+MODERN_CLIENTS_LIMIT: Final = 100
+"""Clients of the modern era of which a scope remembers what they have shown, the newest ones."""
+_MODERN: Final = "modern "
+"""The prefix of the keys of modern clients, which have no connection; no session id begins with it."""
 
 
 ScopeKind: TypeAlias = Literal["process", "namespace", "session", "principal"]
@@ -38,28 +42,25 @@ class ScopeId(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one handshake-era connection has shown of its handling of list changes (design rule 17).
+    """What one client of a scope has shown of its handling of changed lists."""
 
-    `before`: exposed names that were listed when it came. `announced`: names that first appeared after a notice to it.
-    `relists`: it has directly called one of those, so it reads the list again after notices.
-    """
+    rereads_in_time: bool = False
+    """It has read its list again while a result was held for that."""
 
-    before: frozenset[str] = frozenset()
-    announced: frozenset[str] = frozenset()
-    relists: bool = False
+    rereads_after_result: bool = False
+    """The last time that it did not, it has read its list right after the result."""
+
+    missed_reads: int = 0
+    """Results in a row that were held for it, without a read of its list meanwhile."""
+
+    sees_call_route: bool = False
+    """A list that it was given contained `SKILL_CALL`, which stays there from then on."""
 
 
-@dataclass(frozen=True)
-class Lists:
-    """The lists of a scope as its clients last knew or were told of them.
+_NOTHING_SHOWN: Final = Evidence()
 
-    `digests`: by list (`tools`, `resources`, `prompts`, and each as `modern …` for clients of that era), equal exactly
-    when the list is equal byte for byte.
-    `tools`: the exposed names of the tools.
-    """
-
-    digests: Mapping[str, str] = field(default_factory=dict[str, str])
-    tools: frozenset[str] = frozenset()
+Lists: TypeAlias = Mapping[str, str]
+"""By list (`tools`, `resources`, `prompts`) a digest, equal exactly when the list is equal byte for byte."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ class ScopeState:
 
     `active`: skill ids in order of activation. `by_demand`: those that are active because another one requires them,
     and for no other reason. `offloaded`: skills that were active here and no longer are; `expired`: those of them that
-    were not used for too long, of which the client has not been told yet. `lists`: what its clients were last told of.
-    `evidence`: by connection. `handed_out`: resource URI -> server whose tool result handed it out, oldest first.
+    were not used for too long, of which the client has not been told yet. `lists`: as its clients last knew or were
+    told of them.
+    `tools_version`: how often that has changed their list of tools. `evidence`: by client (`client_key`).
+    `handed_out`: resource URI -> server whose tool result handed it out, oldest first.
     `started`: whether what has to be done before the first call is done. `due`: active skills that have not begun yet:
     they do before the next call. `heap`: what steps have put there, by name, JSON.
     """
@@ -78,7 +81,8 @@ class ScopeState:
     by_demand: frozenset[str] = frozenset()
     offloaded: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()
-    lists: Lists = Lists()
+    lists: Lists = field(default_factory=dict[str, str])
+    tools_version: int = 0
     evidence: Mapping[str, Evidence] = field(default_factory=dict[str, Evidence])
     handed_out: Mapping[str, str] = field(default_factory=dict[str, str])
     started: bool = False
@@ -86,11 +90,16 @@ class ScopeState:
     heap: Json = field(default_factory=dict[str, Any])
 
 
+def client_key(connection: str | None, client: str, version: str) -> str:
+    """What tells the clients of a scope apart: the connection, in the modern era name and version of the client."""
+    return connection if connection is not None else f"{_MODERN}{client}/{version}"
+
+
 def connected(state: ScopeState, connection: str) -> ScopeState:
-    """The state with `connection` known, so that what is announced from now on counts for it."""
+    """The state with `connection` known, so that evidence of its client can be kept."""
     if connection in state.evidence:
         return state
-    return replace(state, evidence={**state.evidence, connection: Evidence(before=state.lists.tools)})
+    return replace(state, evidence={**state.evidence, connection: _NOTHING_SHOWN})
 
 
 def disconnected(state: ScopeState, connection: str) -> ScopeState:
@@ -101,28 +110,54 @@ def disconnected(state: ScopeState, connection: str) -> ScopeState:
 
 
 def announced(state: ScopeState, lists: Lists) -> ScopeState:
-    """The state after every known connection was told of `lists`; the same object when they are what it knew."""
+    """The state after its clients were told of `lists`; the same object when they are what these knew."""
     if lists == state.lists:
         return state
-    evidence = {
-        key: replace(known, announced=known.announced | (lists.tools - known.before))
-        for key, known in state.evidence.items()
-    }
-    return replace(state, lists=lists, evidence=evidence)
+    changed = lists.get("tools") != state.lists.get("tools")
+    return replace(state, lists=lists, tools_version=state.tools_version + changed)
 
 
-def called(state: ScopeState, connection: str | None, name: str) -> ScopeState:
-    """The state after `connection` has called `name` directly."""
-    known = state.evidence.get(connection) if connection is not None else None
-    if connection is None or known is None or known.relists or name not in known.announced:
+def evidence_of(state: ScopeState, client: str) -> Evidence:
+    """What a client (`client_key`) has shown; nothing of one that is not known."""
+    return state.evidence.get(client, _NOTHING_SHOWN)
+
+
+def reread_in_time(state: ScopeState, client: str) -> ScopeState:
+    """The state after a client (`client_key`) has read its list again while a result was held for that."""
+    known = evidence_of(state, client)
+    return _with_evidence(
+        state, client, replace(known, rereads_in_time=True, rereads_after_result=False, missed_reads=0)
+    )
+
+
+def missed_read(state: ScopeState, client: str) -> ScopeState:
+    """The state after a result was held for a client, which has not read its list again meanwhile."""
+    known = evidence_of(state, client)
+    return _with_evidence(state, client, replace(known, missed_reads=known.missed_reads + 1))
+
+
+def observed_after_result(state: ScopeState, client: str, *, read: bool) -> ScopeState:
+    """The state after a client that missed a read has got the result, and `read` its list right then, or did not."""
+    return _with_evidence(state, client, replace(evidence_of(state, client), rereads_after_result=read))
+
+
+def saw_call_route(state: ScopeState, client: str) -> ScopeState:
+    """The state after a client was given a list with `SKILL_CALL`."""
+    known = evidence_of(state, client)
+    return state if known.sees_call_route else _with_evidence(state, client, replace(known, sees_call_route=True))
+
+
+def _with_evidence(state: ScopeState, client: str, evidence: Evidence) -> ScopeState:
+    """The state with this evidence; the same object where nothing changes, or the connection has ended."""
+    known = state.evidence.get(client)
+    if known == evidence or (known is None and not client.startswith(_MODERN)):
         return state
-    return replace(state, evidence={**state.evidence, connection: Evidence(relists=True)})
-
-
-def relists(state: ScopeState, connection: str | None) -> bool:
-    """Whether `connection` has shown that it reads the list again after a notice."""
-    known = state.evidence.get(connection) if connection is not None else None
-    return known is not None and known.relists
+    kept = dict(state.evidence)
+    if known is None:
+        modern = [key for key in kept if key.startswith(_MODERN)]
+        if len(modern) >= MODERN_CLIENTS_LIMIT:
+            del kept[modern[0]]
+    return replace(state, evidence={**kept, client: evidence})
 
 
 def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeState:

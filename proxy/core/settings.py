@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
+from proxy.core.known_clients import REREADS
 from proxy.core.scope import ScopeKind
 from proxy.core.server import HttpServer
-from proxy.core.skill_tool import DROPS_LIST_CHANGES
 
 T = TypeVar("T")
 
@@ -42,13 +42,34 @@ _SCOPE_IDLE: Final = every_kind(1800.0)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Publish:
+    """How skills are shown beside the tool `SKILL`."""
+
+    prompts: bool = True
+    """Each skill is a prompt."""
+
+    resources: bool = True
+    """The guides of skills are listed as resources, and their other files as a template."""
+
+    extension: bool = True
+    """The methods of the extension `io.modelcontextprotocol/skills` (SEP-2640) are served."""
+
+    @property
+    def files(self) -> bool:
+        """Whether files of skills can be read as resources: they are listed, or the extension names them."""
+        return self.resources or self.extension
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings with their defaults; times in seconds, sizes in bytes.
 
     `list_wait`: how long a list waits for servers of active skills that are starting. `activation_wait`: how long an
-    activation does. `call_route`: whether `SKILL_CALL` is shown; `auto` shows it to clients whose name begins with
-    one of `call_route_clients`, and under `modern_listing: stable`. `guidance`: how to choose skills, in `SKILL`'s
-    description, instead of our own words. `max_scopes`: bound on live scopes.
+    activation does. `call_route`: whether `SKILL_CALL` is shown; `auto` shows it to all clients but those that are
+    known to read a changed list in time: by what they have shown, or by name, as one of `call_route_clients` (names
+    and shell-style patterns). `listing`: whether lists follow the active skills, or never change. `publish`: how
+    skills are shown beside `SKILL`. `guidance`: how to choose skills, in `SKILL`'s description, instead of our own
+    words. `max_scopes`: bound on live scopes.
     `scope_idle`: how long a scope lives without a request. `state_file`: the absolute path of the SQLite file that
     remembers scopes; None where they are in memory alone. `tokens`: principal -> bearer token.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
@@ -62,8 +83,9 @@ class Settings:
     list_wait: float = 3.0
     activation_wait: float = 10.0
     call_route: Literal["auto", "on", "off"] = "auto"
-    call_route_clients: tuple[str, ...] = DROPS_LIST_CHANGES
-    modern_listing: Literal["live", "stable"] = "live"
+    call_route_clients: tuple[str, ...] = REREADS
+    listing: Literal["live", "stable"] = "live"
+    publish: Publish = Publish()
     guidance: str | None = None
     max_scopes: PerKind[int] = _MAX_SCOPES
     scope_idle: PerKind[float] = _SCOPE_IDLE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.core.settings import PerKind, Settings, every_kind
+from proxy.core.settings import PerKind, Publish, Settings, every_kind
 
 NO_MAPPING = "must be a mapping (key: value), not text"
 
@@ -23,7 +23,8 @@ def test_every_setting_is_read(room):
           activation_wait: 2.5
           call_route: on
           call_route_clients: [me]
-          modern_listing: stable
+          listing: stable
+          publish: {prompts: no, resources: false, extension: off}
           max_scopes: 5
           scope_idle: {namespace: 86400}
           state: {backend: sqlite, path: state.db}
@@ -45,7 +46,8 @@ def test_every_setting_is_read(room):
         activation_wait=2.5,
         call_route="on",
         call_route_clients=("me",),
-        modern_listing="stable",
+        listing="stable",
+        publish=Publish(prompts=False, resources=False, extension=False),
         max_scopes=every_kind(5),
         scope_idle=PerKind(session=1800.0, namespace=86400.0, principal=1800.0),
         state_file=str(room.folder / "state.db"),
@@ -100,6 +102,14 @@ def test_every_setting_is_read(room):
         ("name_limit: 129", "name_limit: must be between 16 and 128"),
         ("name_limit: x", "name_limit: must be a whole number greater than 0"),
         ("call_route: yes", "call_route: must be one of 'auto', 'on' or 'off'"),
+        ("listing: fixed", "listing: must be one of 'live' or 'stable'"),
+        ("listing: ~", "listing: is empty: write a value, or leave it out"),
+        ("modern_listing: fixed", "modern_listing: must be one of 'live' or 'stable'"),
+        ("publish: off", "publish: must be a mapping (key: value), not text"),
+        ("publish: ~", "publish: is empty: write {} if nothing belongs there, or leave it out"),
+        ("publish: {prompts: maybe}", "publish.prompts: must be true or false"),
+        ("publish: {prompt: true}", "publish.prompt: unknown key: did you mean 'prompts'?"),
+        ("call_route_clients: claude-code", 'call_route_clients: must be a list: write ["claude-code"]'),
         ("log_level: loud", "log_level: must be one of 'debug', 'info', 'warning' or 'error'"),
         ("reload: no", "reload: must be one of 'skills', 'full' or 'off'"),
         ("allowed_hosts: h", 'allowed_hosts: must be a list: write ["h"]'),
@@ -131,6 +141,69 @@ def test_what_is_wrong_with_a_setting_is_said_with_what_to_do(room, setting, pro
     """In words for people, with line and path."""
     (said,) = room.problems(f"proxy:\n  {setting}\n")
     assert said.startswith(f"2: proxy.{problem}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "publish"),
+    [
+        ("{}", Publish()),
+        ("{prompts: false}", Publish(prompts=False)),
+        ("{resources: false}", Publish(resources=False)),
+        ("{extension: false}", Publish(extension=False)),
+    ],
+)
+def test_what_is_published_of_skills_is_all_but_what_is_switched_off(room, setting, publish):
+    """Each by itself."""
+    assert room.load(f"proxy: {{publish: {setting}}}").settings.publish == publish
+
+
+def notes_on(room, proxy: str) -> list[str]:
+    """The notes on the settings of a file that has a skill."""
+    return room.notes(f"proxy:\n  {proxy}\nskill_configs: {{s: {{usage: u}}}}\n")
+
+
+@pytest.mark.parametrize("value", ["live", "stable"])
+def test_the_older_name_of_a_setting_is_understood_and_noted(room, value):
+    """With the one to write instead; both may stand there as long as they say the same."""
+    note = "2: proxy.modern_listing: is the old name of listing, and holds for clients of every revision: write listing"
+    assert room.load(f"proxy: {{modern_listing: {value}}}").settings.listing == value
+    assert notes_on(room, f"modern_listing: {value}") == [note]
+    assert notes_on(room, f"modern_listing: {value}\n  listing: {value}") == [note]
+
+
+def test_two_names_of_a_setting_that_differ_are_refused(room):
+    """Nobody can tell which one is meant."""
+    (problem,) = room.problems("proxy:\n  listing: live\n  modern_listing: stable\n")
+    assert problem == (
+        "3: proxy.modern_listing: is the old name of listing, and contradicts it (listing: live): remove modern_listing"
+    )
+
+
+def test_names_of_clients_that_meant_the_opposite_once_are_noted(room):
+    """Those of our own list are not: they never stood there for a client that needs it."""
+    (note,) = notes_on(room, "call_route_clients: [claude-code, claude-ai, my-agent-*]")
+    assert note == (
+        "2: proxy.call_route_clients: claude-ai, my-agent-*: assumed to read a changed list in time, and not given "
+        "SKILL_CALL; this setting used to name the clients that need SKILL_CALL, which all other clients get now"
+    )
+    assert notes_on(room, "call_route_clients: [claude-code, opencode]") == []
+    assert notes_on(room, "call_route_clients: []") == []
+
+
+def test_a_client_has_a_name(room):
+    """An empty pattern would be that of no client."""
+    (problem,) = room.problems('proxy: {call_route_clients: [codex, ""]}')
+    assert problem == (
+        "1: proxy.call_route_clients[1]: is empty: write the name of a client, or a pattern such as acme-*"
+    )
+
+
+@pytest.mark.parametrize("setting", ["listing: stable", "modern_listing: stable"])
+def test_lists_that_never_change_without_a_way_to_call_are_noted(room, setting):
+    """Most clients call only what is in their list."""
+    expected = "2: proxy.call_route: off, while lists never change: clients see the tools of pinned skills alone, "
+    assert any(note.startswith(expected) for note in notes_on(room, f"call_route: off\n  {setting}"))
+    assert notes_on(room, "call_route: off") == notes_on(room, "listing: stable") == []
 
 
 @pytest.mark.parametrize(

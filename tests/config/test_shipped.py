@@ -8,7 +8,7 @@ import yaml
 
 from proxy.config import schema
 from proxy.config.load import load
-from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, ServerEntry, SkillEntry, StepEntry
+from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry
 
 CONFIG = Path(__file__).parents[2] / "config"
 SCHEMA = schema.schema()
@@ -46,7 +46,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
     loaded = load(CONFIG / "skills.yaml", {"PATH": "/usr/bin:/bin", "HOME": "/"})
     assert loaded.notes == ()
     assert loaded.secrets == frozenset()
-    assert [skill.id for skill in loaded.catalogue.skills if skill.active] == ["clock"]
+    assert not [skill.id for skill in loaded.catalogue.skills if skill.active or skill.pinned]
     assert loaded.catalogue.needed == ("time", "git", "fetch")
     assert all(skill.desc and len(skill.usage or "") > 100 for skill in loaded.catalogue.skills)
 
@@ -54,9 +54,9 @@ def test_the_default_file_has_no_notes_and_no_secrets():
 def test_the_example_shows_every_setting():
     """With the defaults of the program, where it does not say otherwise."""
     text = (CONFIG / "example.yaml").read_text(encoding="utf-8")
-    models = (File, ProxyBlock, ServerEntry, SkillEntry, StepEntry)
-    for key in (field.alias or name for model in models for name, field in model.model_fields.items()):
-        assert key in text
+    models = (File, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry)
+    keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    assert {key for key in keys if key not in text} == {"modern_listing"}  # the old name of `listing`
     defaults = load(CONFIG / "example.yaml", {}).settings
     assert defaults == load(CONFIG / "skills.yaml", {}).settings
 
@@ -84,6 +84,8 @@ def test_every_field_has_a_description():
         *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
         {"proxy": {"scope_idle": {"session": 0.5, "namespace": 1, "principal": 2}}},
         {"proxy": {"state": {"backend": "sqlite", "path": "state.db"}}},
+        {"proxy": {"listing": "stable", "publish": {"prompts": False, "extension": True}, "call_route_clients": []}},
+        {"proxy": {"modern_listing": "live", "publish": {}}},
         {"on_scope_start": [{"parallel": [{"tool": "a/b", "arguments": {"n": None, "m": [1, {"k": True}]}}]}]},
         {"skill_configs": {"a": {"steps": [{"skill": "b", "for_each": [1, "x"], "when": False}], "output": 1.5}}},
         {"skill_configs": {"a": {"bind": {"a/b": {"c": None}}, "internal_tools": {"a": "*"}, "parameters": {"p": {}}}}},
@@ -112,6 +114,8 @@ def test_the_schema_takes_what_the_program_takes(data):
         *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
         {"proxy": {"scope_idle": {"namespace": "long"}}},
         {"proxy": {"state": {"backend": "redis"}}},
+        {"proxy": {"listing": "fixed"}},
+        *({"proxy": {"publish": publish}} for publish in (False, {"prompt": True}, {"prompts": "maybe"})),
         {"on_scope_start": [{"parallel": [{"tol": "a/b"}]}]},
         {"skill_configs": {"a": {"steps": {"tool": "a/b"}}}},
         {"skill_configs": {"a": {"on_activate": [{"tool": "a/b", "on_error": "stop"}]}}},

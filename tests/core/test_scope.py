@@ -1,7 +1,6 @@
-"""Transitions of a scope's state (design rules 6 and 17)."""
+"""Transitions of a scope's state."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,17 +10,22 @@ from hypothesis import strategies as st
 from proxy.core.scope import (
     HANDED_OUT_LIMIT,
     HEAP_LIMIT,
-    Lists,
+    MODERN_CLIENTS_LIMIT,
+    Evidence,
     ScopeId,
     ScopeState,
     announced,
     begun,
-    called,
+    client_key,
     connected,
     disconnected,
+    evidence_of,
     handed_out,
+    missed_read,
+    observed_after_result,
     put,
-    relists,
+    reread_in_time,
+    saw_call_route,
     started,
 )
 from tests.core.strategies import law
@@ -31,12 +35,15 @@ from tests.core.strategies import law
 @given(names=st.sets(st.text()), connection=st.text())
 def test_no_transition_changes_a_state_in_place(names: set[str], connection: str):
     """The record that somebody else holds stays what it was."""
-    for state in (ScopeState(), announced(connected(ScopeState(), connection), Lists(tools=frozenset(names)))):
+    for state in (ScopeState(), announced(connected(ScopeState(), connection), tools(*names))):
         before = repr(state)
 
         for changed in (state, connected(state, connection), connected(state, "another")):
-            announced(changed, Lists(tools=frozenset({*names, "new"})))
-            called(changed, connection, "new")
+            announced(changed, tools(*names, "new"))
+            missed_read(changed, connection)
+            observed_after_result(changed, connection, read=True)
+            reread_in_time(changed, connection)
+            saw_call_route(changed, MODERN)
             handed_out(changed, "gh", ["x:1"])
             disconnected(changed, connection)
             started(begun(changed, ["a"]))
@@ -58,62 +65,87 @@ def test_scopes_differ_by_kind_name_and_principal():
 
 # --- evidence --------------------------------------------------------------------------------------------------------
 
-
-def tools(*names: str) -> Lists:
-    return Lists(tools=frozenset(names))
+MODERN = client_key(None, "client", "1")
 
 
-def test_a_call_of_an_announced_tool_shows_that_the_client_lists_again():
-    """It can know the name only from the new list."""
-    state = connected(ScopeState(), "c1")
-    assert not relists(state, "c1")
-
-    state = called(announced(state, tools("new")), "c1", "new")
-
-    assert relists(state, "c1")
-    assert called(state, "c1", "new") is state
+def tools(*names: str) -> dict[str, str]:
+    """The lists of a scope with these tools."""
+    return {"tools": " ".join(sorted(names))}
 
 
-def test_a_call_of_a_tool_that_was_listed_before_shows_nothing():
-    """The client may still have its first list."""
-    state = connected(replace(ScopeState(), lists=tools("old")), "c1")
-    state = announced(state, tools("old", "new"))
-
-    assert called(state, "c1", "old") is state
-    assert called(state, "c1", "unheard of") is state
-
-
-def test_a_tool_that_comes_back_was_in_the_first_list():
-    """Only what *first* appeared after a notice is evidence (rule 17): this client may never have listed again."""
-    state = connected(replace(ScopeState(), lists=tools("old")), "c1")
-    state = announced(announced(state, tools()), tools("old"))
-
-    assert not relists(called(state, "c1", "old"), "c1")
-
-
-def test_what_one_connection_shows_says_nothing_of_another():
-    """Also when they share a scope."""
+def test_what_one_client_shows_says_nothing_of_another():
+    """Also when they share a scope, and are of one era."""
     state = connected(connected(ScopeState(), "c1"), "c2")
-    state = called(announced(state, tools("new")), "c1", "new")
+    other = client_key(None, "client", "2")
+    state = saw_call_route(saw_call_route(state, MODERN), other)
 
-    assert relists(state, "c1")
-    assert not relists(state, "c2")
+    state = reread_in_time(reread_in_time(state, "c1"), MODERN)
 
-
-def test_a_connection_made_after_a_notice_learns_nothing_from_it():
-    """It began with the list that has the tool."""
-    state = connected(announced(ScopeState(), tools("new")), "late")
-
-    assert not relists(called(state, "late", "new"), "late")
+    assert evidence_of(state, "c1").rereads_in_time
+    assert evidence_of(state, MODERN).rereads_in_time
+    assert evidence_of(state, "c2") == Evidence()
+    assert evidence_of(state, other) == Evidence(sees_call_route=True)
 
 
-@pytest.mark.parametrize("connection", [None, "unknown"])
-def test_without_a_connection_there_is_no_evidence(connection: str | None):
-    """The modern era has none (rule 17)."""
-    state = announced(connected(ScopeState(), "c1"), tools("new"))
+def test_a_modern_client_is_known_by_name_and_version():
+    """It has no connection; the names of no two kinds of clients meet."""
+    assert len({client_key(None, "a", "1"), client_key(None, "a", "2"), client_key(None, "b", "1"), "a/1"}) == 4
+    assert client_key("c1", "a", "1") == "c1"
+    assert client_key(None, "", "") not in ("", "c1")
 
-    assert called(state, connection, "new") is state
-    assert not relists(state, connection)
+
+@pytest.mark.parametrize("client", ["unknown", "modern"])
+def test_nothing_is_known_of_a_connection_that_is_not_there(client: str):
+    """What a request does whose connection has ended meanwhile leaves nothing behind."""
+    state = connected(ScopeState(), "c1")
+
+    assert reread_in_time(state, client) is state
+    assert missed_read(state, client) is state
+    assert observed_after_result(state, client, read=True) is state
+    assert saw_call_route(state, client) is state
+    assert evidence_of(state, client) == Evidence()
+
+
+@pytest.mark.parametrize("client", ["c1", MODERN])
+def test_a_read_in_time_clears_the_misses_before_it(client: str):
+    """What is known of reads after results, too; that it has read in time stays known after the next miss."""
+    state = observed_after_result(
+        missed_read(missed_read(connected(ScopeState(), "c1"), client), client), client, read=True
+    )
+    assert evidence_of(state, client) == Evidence(missed_reads=2, rereads_after_result=True)
+
+    state = reread_in_time(state, client)
+    assert evidence_of(state, client) == Evidence(rereads_in_time=True)
+    assert reread_in_time(state, client) is state
+
+    assert evidence_of(missed_read(state, client), client) == Evidence(rereads_in_time=True, missed_reads=1)
+
+
+def test_a_read_after_a_result_counts_until_one_is_missed_there_too():
+    """The last observation holds."""
+    state = observed_after_result(connected(ScopeState(), "c1"), "c1", read=True)
+    assert evidence_of(state, "c1").rereads_after_result
+    assert observed_after_result(state, "c1", read=True) is state
+    assert not evidence_of(observed_after_result(state, "c1", read=False), "c1").rereads_after_result
+
+
+def test_a_client_that_was_shown_the_other_way_to_call_keeps_it():
+    """Whatever it shows later."""
+    state = saw_call_route(connected(ScopeState(), "c1"), "c1")
+    assert saw_call_route(state, "c1") is state
+
+    assert evidence_of(reread_in_time(state, "c1"), "c1").sees_call_route
+
+
+def test_so_many_modern_clients_of_a_scope_are_remembered():
+    """The newest ones; connections, which are forgotten when they end, have no part in it."""
+    state = connected(ScopeState(), "c1")
+    clients = [client_key(None, "client", str(number)) for number in range(MODERN_CLIENTS_LIMIT + 2)]
+    for client in clients:
+        state = saw_call_route(state, client)
+
+    assert [*state.evidence] == ["c1", *clients[2:]]
+    assert reread_in_time(state, clients[5]).evidence.keys() == state.evidence.keys()
 
 
 def test_the_same_lists_announced_again_change_nothing():
@@ -121,7 +153,18 @@ def test_the_same_lists_announced_again_change_nothing():
     state = announced(connected(ScopeState(), "c1"), tools("new"))
 
     assert announced(state, tools("new")) is state
-    assert announced(state, Lists(digests={"tools": "other"}, tools=frozenset({"new"}))) is not state
+    assert announced(state, {"tools": "other"}) is not state
+
+
+def test_the_version_of_a_list_of_tools_counts_its_changes():
+    """Other lists have no part in it."""
+    state = ScopeState()
+    versions: list[int] = []
+    for digests in ({"tools": "a"}, {"tools": "a", "prompts": "b"}, {"tools": "b", "prompts": "b"}, {"tools": "a"}):
+        state = announced(state, digests)
+        versions.append(state.tools_version)
+
+    assert versions == [1, 1, 2, 3]
 
 
 def test_a_connection_is_known_from_its_begin_to_its_end():
@@ -133,43 +176,55 @@ def test_a_connection_is_known_from_its_begin_to_its_end():
     assert disconnected(connected(state, "c2"), "c2") == state
 
 
-names = st.sampled_from(("t1", "t2", "t3"))
 events = st.lists(
-    st.one_of(
-        st.tuples(st.just("connect"), st.just("")),
-        st.tuples(st.just("disconnect"), st.just("")),
-        st.tuples(st.just("call"), names),
-        st.tuples(st.just("announce"), st.sets(names)),
-    ),
-    max_size=12,
+    st.sampled_from(("connect", "disconnect", "in time", "missed", "after", "not after", "shown")), max_size=16
 )
+
+
+def after(state: ScopeState, event: str, client: str) -> ScopeState:
+    """The state after `client` did that."""
+    match event:
+        case "connect":
+            return connected(state, client)
+        case "disconnect":
+            return disconnected(state, client)
+        case "in time":
+            return reread_in_time(state, client)
+        case "missed":
+            return missed_read(state, client)
+        case "shown":
+            return saw_call_route(state, client)
+        case _:
+            return observed_after_result(state, client, read=event == "after")
 
 
 @law
 @given(events)
-def test_a_connection_relists_exactly_when_it_called_what_first_appeared_after_a_notice(
-    events: list[tuple[str, str | set[str]]],
-):
-    """Against a model that remembers everything that the connection was ever shown, and how."""
-    state, listed = ScopeState(), set[str]()
-    here, first, told, proven = False, set[str](), set[str](), False
-    for event, value in events:
-        match event, value:
-            case "connect", _:
-                state = connected(state, "c")
-                if not here:
-                    here, first, told, proven = True, set(listed), set(), False
-            case "disconnect", _:
-                state, here, proven = disconnected(state, "c"), False, False
-            case "call", str(name):
-                state = called(state, "c", name)
-                proven = proven or (here and name in told - first)
-            case _, set() as now:
-                state, listed = announced(state, tools(*now)), now
-                told |= now
-            case _:
-                raise AssertionError(event)
-        assert relists(state, "c") is proven
+def test_evidence_is_of_what_was_seen_since_a_connection_began(events: list[str]):
+    """Nothing before it, or after its end, counts."""
+    state = ScopeState()
+    for event in events:
+        state = after(state, event, "c")
+
+    begun_last = max(
+        (place for place, event in enumerate(events) if event == "connect" and _is_new(events, place)), default=None
+    )
+    ended = begun_last is None or "disconnect" in events[begun_last:]
+    since = [] if begun_last is None or ended else events[begun_last:]
+    known = evidence_of(state, "c")
+    assert ("c" in state.evidence) is not ended
+    assert known.rereads_in_time == ("in time" in since)
+    assert known.sees_call_route == ("shown" in since)
+    behind = since[len(since) - since[::-1].index("in time") :] if "in time" in since else since
+    assert known.missed_reads == behind.count("missed")
+    observed = [event for event in behind if event in ("after", "not after")]
+    assert known.rereads_after_result == (observed[-1:] == ["after"])
+
+
+def _is_new(events: list[str], place: int) -> bool:
+    """Whether the connection that begins at that place was not there before."""
+    before = [event for event in events[:place] if event in ("connect", "disconnect")]
+    return before[-1:] != ["connect"]
 
 
 # --- resources that tool results hand out ----------------------------------------------------------------------------
