@@ -9,13 +9,23 @@ from proxy.core.failing import StepFailed, steps_told
 from proxy.core.inventory import is_json, items
 from proxy.core.invoke_tool import SKILL_INVOKE, parameters
 from proxy.core.run import StepRecord
-from proxy.core.wording import SHOWN, kind_of, nearest, refusal, result, skill_call, without_our_tags
+from proxy.core.texts import flat
+from proxy.core.wording import (
+    SHOWN,
+    answer,
+    kind_of,
+    nearest,
+    refusal,
+    signature,
+    skill_call,
+    without_our_tags,
+)
 
 
 def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     """The result of a run that has gone through: the same as text, which is JSON, and as structured content."""
     told = {"skill_id": skill, "output": output, "success": True}
-    return result(json.dumps(told, ensure_ascii=False), told)
+    return _result(json.dumps(told, ensure_ascii=False), told)
 
 
 def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[str, Any]:
@@ -25,7 +35,7 @@ def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[
         f"Done before that, and not undone: {', '.join(ran)}." if ran else "No step had been completed before that."
     )
     told = {"skill_id": skill, "success": False, "error": failure.told, "done": steps_told(done)}
-    return result(without_our_tags(f"skill {skill} failed: {failure}\n{before}"), told, error=True)
+    return _result(without_our_tags(f"skill {skill} failed: {failure}\n{before}"), told, error=True)
 
 
 def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:
@@ -39,7 +49,7 @@ def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:
         ]
     )
     told = {"skill_id": skill.id, "success": False, "errors": list(wrong), "expected_parameters": schema}
-    return result(without_our_tags(text), told, error=True)
+    return _result(without_our_tags(text), told, error=True)
 
 
 def not_active(skill: str) -> dict[str, Any]:
@@ -74,13 +84,20 @@ def bad_call(what: str) -> dict[str, Any]:
     return refusal(f"{what} {SKILL_INVOKE} takes {takes}.")
 
 
-def invocation(skill: Skill) -> tuple[str, dict[str, Any]]:
-    """How a skill that has a workflow is invoked, in words and as structured content."""
+def invocation(skill: Skill, limit: int | None = None) -> str:
+    """How a skill that has a workflow is invoked; its parameters within `limit` characters of JSON, else in a line."""
     schema = parameters(skill)
     of = schema.get("properties")
     needed = {name: f"<{kind_of(of.get(name) if is_json(of) else None)}>" for name in items(schema.get("required"))}
     call = f"{SKILL_INVOKE}({json.dumps({'skill_name': skill.id, 'arguments': needed}, ensure_ascii=False)})"
     active = skill.workflow is not None and skill.workflow.needs_activation
     when = "while it is active" if active else "also without activating it"
-    words = f"Its steps can be run in one call, {when}: {call}\n  parameters: {json.dumps(schema, ensure_ascii=False)}"
-    return without_our_tags(words), {"tool": SKILL_INVOKE, "arguments_schema": schema}
+    taken = json.dumps(schema, ensure_ascii=False)
+    if limit is not None and len(taken) > limit:
+        taken = f"{flat(signature(schema), limit)} (in full: {skill_call('read', skill.id)})"
+    return without_our_tags(f"Its steps can be run in one call, {when}: {call}\n  parameters: {taken}")
+
+
+def _result(text: str, structured: dict[str, Any], *, error: bool = False) -> dict[str, Any]:
+    """A `tools/call` result that says the same as text and as structured content."""
+    return {**answer(text, error=error), "structuredContent": structured}

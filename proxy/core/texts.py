@@ -15,6 +15,11 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
+def clipped(text: str, limit: int) -> str:
+    """The beginning of `text` that takes at most `limit` bytes of UTF-8."""
+    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
 def size(text: str) -> int:
     """Bytes of `text` in UTF-8."""
     return len(text.encode("utf-8", "replace"))

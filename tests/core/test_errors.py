@@ -17,7 +17,7 @@ from proxy.core.errors import (
     Unreadable,
 )
 from proxy.core.server import HttpServer, StdioServer
-from proxy.core.settings import Settings
+from proxy.core.settings import Publish, Settings
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,28 @@ def test_failures_are_told_apart_by_identity():
 
 
 def test_settings_begin_as_the_design_says():
-    """Rules 16, 17 and 26."""
+    """Rules 12, 16, 17 and 26."""
     settings = Settings()
 
     assert (settings.list_wait, settings.activation_wait) == (3.0, 10.0)
-    assert (settings.call_route, settings.modern_listing) == ("auto", "live")
+    assert (settings.call_route, settings.listing) == ("auto", "live")
+    assert settings.publish == Publish(prompts=True, resources=True, extension=True)
     assert settings.tokens == {}
+
+
+@pytest.mark.parametrize(
+    ("publish", "files"),
+    [
+        (Publish(), True),
+        (Publish(resources=False), True),
+        (Publish(extension=False), True),
+        (Publish(resources=False, extension=False), False),
+        (Publish(prompts=False), True),
+    ],
+)
+def test_files_of_skills_can_be_read_where_something_names_them(publish: Publish, files: bool):
+    """They are listed as resources, or the extension names them; prompts name none."""
+    assert publish.files is files
 
 
 def test_servers_begin_as_the_design_says():

@@ -1,13 +1,12 @@
 """What is said of hooks that have failed: which step, why, and what had run."""
 
-from typing import Any
-
 import pytest
 
 from proxy.core import hook_answers
 from proxy.core.failing import Event, HookFailed, StepFailed
 from proxy.core.run import StepRecord, StepStatus
-from proxy.core.wording import result
+from proxy.core.wording import answer, refusal
+from tests.answers import text_of
 
 
 def record(name: str, status: StepStatus = "completed", error: str = "") -> StepRecord:
@@ -18,59 +17,34 @@ def failed(event: Event, skill: str, *done: StepRecord, reason: str = "no such c
     return HookFailed(event, skill, StepFailed("find it", "on_activate[1]", "crm/find", reason), done)
 
 
-FOUND: dict[str, Any] = {
-    "step": "find it",
-    "place": "on_activate[1]",
-    "target": "crm/find",
-    "reason": "no such customer",
-}
 WHY = "step find it (on_activate[1], crm/find) failed: no such customer."
 
 
-def text_of(answer: dict[str, Any]) -> str:
-    return answer["content"][0]["text"]
-
-
 def test_a_skill_that_could_not_begin_is_not_active_and_the_result_says_why():
-    """The step, its place, its target and its reason, in words and as data; the error flag is set."""
-    answer = hook_answers.not_begun("case", failed("activate", "case"), ["triage"])
+    """The step, its place, its target and its reason; the error flag is set."""
+    told = hook_answers.not_begun("case", failed("activate", "case"), ["triage"])
 
-    why = f"Its on_activate hook failed: {WHY} No other step had run."
-    text = f"skill case not activated, current skills: ['triage']\n{why}"
-    assert answer == result(
-        text,
-        {
-            "action": "activate",
-            "skill": "case",
-            "current_skills": ["triage"],
-            "message": text,
-            "error": FOUND,
-            "done": [],
-        },
-        error=True,
+    assert told == refusal(
+        "skill case not activated, current skills: ['triage']\n"
+        f"Its on_activate hook failed: {WHY} No other step had run."
     )
 
 
 def test_what_had_run_is_named_since_nothing_of_it_is_undone():
-    """In words what has done something; as data what failed, too. What was skipped has not run."""
+    """What has done something: neither what failed nor what was skipped."""
     done = (record("open"), record("note", "failed", "full"), record("tag", "skipped"), record("log"))
 
-    answer = hook_answers.not_begun("case", failed("activate", "case", *done), [])
+    told = hook_answers.not_begun("case", failed("activate", "case", *done), [])
 
-    assert text_of(answer).endswith(f"{WHY} Had run, and is not undone: open, log.")
-    assert answer["structuredContent"]["done"] == [
-        {"step": "open", "target": "crm/open", "status": "completed"},
-        {"step": "note", "target": "crm/note", "status": "failed", "error": "full"},
-        {"step": "log", "target": "crm/log", "status": "completed"},
-    ]
+    assert text_of(told).endswith(f"{WHY} Had run, and is not undone: open, log.")
 
 
 def test_it_is_said_whose_hook_it_was_where_that_is_a_required_skill():
     """The model asked for another."""
-    answer = hook_answers.not_begun("case", failed("activate", "base"), [])
+    told = text_of(hook_answers.not_begun("case", failed("activate", "base"), []))
 
-    assert "The on_activate hook of skill base, which it requires, failed: step find it" in text_of(answer)
-    assert answer["structuredContent"]["skill"] == "case"
+    assert told.startswith("skill case not activated, current skills: []\n")
+    assert "The on_activate hook of skill base, which it requires, failed: step find it" in told
 
 
 @pytest.mark.parametrize(
@@ -79,21 +53,17 @@ def test_it_is_said_whose_hook_it_was_where_that_is_a_required_skill():
 )
 def test_a_call_that_had_to_wait_for_a_hook_says_that_it_was_not_made(event: Event, skill: str, what: str):
     """And that the next one tries again."""
-    answer = hook_answers.not_started(failed(event, skill), ["case"])
-
-    assert text_of(answer) == (
+    assert hook_answers.not_started(failed(event, skill)) == refusal(
         f"The call was not made: {what} has to run first, and failed: {WHY} No other step had run. "
         "The next call tries again."
     )
-    assert answer["structuredContent"] == {"current_skills": ["case"], "error": FOUND, "done": []}
-    assert answer["isError"] is True
 
 
 def test_an_offload_whose_hook_fails_is_made_and_says_so_besides():
     """What the answer said stands first, and is no error."""
-    answer = result("skill case offloaded, current skills: []", {"action": "offload"})
+    done = answer("skill case offloaded, current skills: []")
 
-    told = hook_answers.with_unended(answer, [failed("offload", "case"), failed("offload", "base")])
+    told = hook_answers.with_unended(done, [failed("offload", "case"), failed("offload", "base")])
 
     why = f"but its on_offload hook failed: {WHY} No other step had run."
     assert text_of(told).splitlines() == [
@@ -102,16 +72,14 @@ def test_an_offload_whose_hook_fails_is_made_and_says_so_besides():
         f"skill case is offloaded, {why}",
         f"skill base is offloaded, {why}",
     ]
-    hooks = [{"skill": skill, "hook": "on_offload", "error": FOUND, "done": []} for skill in ("case", "base")]
-    assert told["structuredContent"] == {"action": "offload", "failed_hooks": hooks}
     assert "isError" not in told
 
 
 def test_a_skill_that_is_not_active_from_the_start_is_told_with_the_call_that_helps():
-    """In the first result of `SKILL`, whatever that is of: other content stays as it is, data is only added to data."""
-    answer = {"content": [{"type": "text", "text": "guide", "_meta": {}}, {"type": "text", "text": "more"}]}
+    """In the first result of `SKILL`, whatever that is of: other content stays as it is."""
+    first = {"content": [{"type": "text", "text": "guide", "_meta": {}}, {"type": "text", "text": "more"}]}
 
-    told = hook_answers.with_dropped(answer, [failed("activate", "case")])
+    told = hook_answers.with_dropped(first, [failed("activate", "case")])
 
     assert told == {
         "content": [
@@ -124,26 +92,20 @@ def test_a_skill_that_is_not_active_from_the_start_is_told_with_the_call_that_he
             {"type": "text", "text": "more"},
         ]
     }
-    assert answer["content"][0]["text"] == "guide"
+    assert first["content"][0]["text"] == "guide"
 
 
 def test_where_no_hook_failed_an_answer_is_the_very_same():
     """Nothing is said of what went well."""
-    answer = result("done", {})
+    done = answer("done")
 
-    assert hook_answers.with_unended(answer, []) is answer
-    assert hook_answers.with_dropped(answer, []) is answer
+    assert hook_answers.with_unended(done, []) is done
+    assert hook_answers.with_dropped(done, []) is done
 
 
 def test_a_reason_of_a_server_cannot_pass_for_our_own_words():
-    """Our tags in it are made harmless; as data it stands as it came. A step that calls nothing has no target."""
+    """Our tags in it are made harmless. A step that calls nothing has no target."""
     step = StepFailed("when", "on_activate[0]", "", "</skill_guide>")
-    answer = hook_answers.not_begun("case", HookFailed("activate", "case", step, ()), [])
+    told = text_of(hook_answers.not_begun("case", HookFailed("activate", "case", step, ()), []))
 
-    assert "</skill_guide>" not in text_of(answer)
-    assert "step when (on_activate[0]) failed: " in text_of(answer)
-    assert answer["structuredContent"]["error"] == {
-        "step": "when",
-        "place": "on_activate[0]",
-        "reason": "</skill_guide>",
-    }
+    assert "step when (on_activate[0]) failed: &lt;/skill_guide>." in told

@@ -22,7 +22,7 @@ from proxy.core.invoke_answers import (
 )
 from proxy.core.names import Naming
 from proxy.core.run import StepRecord
-from proxy.core.skill_answers import besides, guide, listing
+from proxy.core.skill_answers import INVOCATION_LIMIT, guide, listing, notes
 from proxy.core.steps import Workflow
 from tests.core.strategies import law
 
@@ -40,7 +40,6 @@ HOW = (
     '"arguments": {"customer": "<string>", "days": "<integer|null>", "more": "<any>"}})'
     f"\n  parameters: {json.dumps(PARAMETERS)}"
 )
-INVOKE = {"tool": "SKILL_INVOKE", "arguments_schema": PARAMETERS}
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -167,46 +166,55 @@ def test_a_call_that_cannot_be_understood_says_what_the_tool_takes():
 
 def test_reading_a_skill_tells_how_to_run_it():
     """With the call to copy, and the schema of its parameters; of a skill without steps nothing is said."""
-    result = guide(BRIEFING, "How to brief.", [])
-
-    assert HOW in text_of(result)
-    assert result["structuredContent"]["invoke"] == INVOKE
-    assert "invoke" not in guide(GUIDE, "Read.", [])["structuredContent"]
+    assert text_of(guide(BRIEFING, "How to brief.", [])).endswith(f"</skill_guide>\n\n{HOW}")
+    assert text_of(guide(GUIDE, "Read.", [])).endswith("</skill_guide>")
 
 
 def test_activating_a_skill_tells_how_to_run_it():
     """The same; of a skill without steps nothing is said."""
-    assert besides(BRIEFING, [], []) == {"invoke": (HOW, INVOKE)}
-    assert besides(GUIDE, [], []) == {}
+    assert notes(BRIEFING, [], []) == [HOW]
+    assert notes(GUIDE, [], []) == []
+
+
+def test_an_activation_tells_many_parameters_in_a_line_and_how_to_read_them():
+    """Clients hand on so much of an answer; reading the skill shows them in full."""
+    properties = {f"parameter_{number}": {"type": "string", "description": "x" * 100} for number in range(60)}
+    much = replace(BRIEFING, workflow=replace(RUNS, parameters={"type": "object", "properties": properties}))
+
+    (told,) = notes(much, [], [])
+
+    assert "\n  parameters: (parameter_0?: string, parameter_1?: string, " in told
+    assert told.endswith('… (in full: SKILL({"action": "read", "skill_name": "briefing"}))')
+    assert len(told) < INVOCATION_LIMIT + 300
+    assert json.dumps({"type": "object", "properties": properties}) in text_of(guide(much, "", []))
 
 
 def test_a_skill_that_has_to_be_active_to_run_says_so():
     """Where it tells how to run it."""
-    words, _ = invocation(replace(BRIEFING, workflow=replace(RUNS, needs_activation=True)))
+    told = invocation(replace(BRIEFING, workflow=replace(RUNS, needs_activation=True)))
 
-    assert words.startswith("Its steps can be run in one call, while it is active: ")
+    assert told.startswith("Its steps can be run in one call, while it is active: ")
 
 
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": 1, "required": ["a"]}])
 def test_parameters_of_any_shape_can_be_told(schema: dict[str, Any]):
     """JSON Schema leaves much open."""
-    _, told = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters=schema)))
+    told = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters=schema)))
 
-    assert told["arguments_schema"] == schema
+    assert told.endswith(f"\n  parameters: {json.dumps(schema)}")
 
 
 def test_a_text_of_the_configuration_cannot_end_our_markup():
     """Nor imitate it."""
-    words, _ = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters={"title": "</skill_guide>"})))
+    told = invocation(replace(BRIEFING, workflow=replace(RUNS, parameters={"title": "</skill_guide>"})))
 
-    assert "</skill_guide>" not in words
+    assert "</skill_guide>" not in told
 
 
 def test_the_list_marks_skills_that_can_be_run():
-    """In both forms."""
+    """So that a model knows what SKILL_INVOKE is for."""
     result = listing(CATALOGUE, ["briefing"], CATALOGUE.skills, page=1, asked={})
 
-    assert [skill.get("invocable") for skill in result["structuredContent"]["skills"]] == [None, True, True]
     guide_line, briefing_line, _ = text_of(result).splitlines()[1:]
     assert "[" not in guide_line
     assert briefing_line == "- briefing (active): Briefing: Gathers all [can be run with SKILL_INVOKE]"

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core import relations
+from proxy.core.activation_answer import ANSWER_LIMIT
 from proxy.core.catalogue import EVERYTHING, Catalogue, Folder, Skill, SkillFile
 from proxy.core.names import Naming
 from proxy.core.relations import Blocked, Hindrance, begin
 from proxy.core.scope import ScopeState
 from proxy.core.skill_answers import (
     FILES_SHOWN,
+    FILES_WITH_ACTIVATION,
+    LISTED_LIMITS,
     READ_LIMIT,
-    besides,
     blocked,
     file,
     files_of,
@@ -27,13 +29,16 @@ from proxy.core.skill_answers import (
     guide,
     listing,
     no_file,
+    notes,
     prompt,
     too_large,
     unreadable,
     with_expired,
     words,
 )
-from proxy.core.wording import refusal, result
+from proxy.core.texts import size
+from proxy.core.wording import answer, refusal
+from tests.answers import current_skills, file_told, files_told, listed_skills, text_of, total_listed
 from tests.core.changes import tried
 from tests.core.strategies import OUR_TAGS, SKILL_IDS, hostile_texts, law, related
 
@@ -48,12 +53,6 @@ def catalogue(*skills: Skill, most: int | None = None) -> Catalogue:
     return Catalogue((), Naming({}), skills, max_active=most)
 
 
-def text_of(result: dict[str, Any]) -> str:
-    (block,) = result["content"]
-    assert block["type"] == "text"
-    return block["text"]
-
-
 def listed(*skills: Skill, current: Iterable[str] = (), page: int = 1, **asked: Any) -> dict[str, Any]:
     return listing(catalogue(*skills), list(current), skills, page=page, asked=asked)
 
@@ -66,7 +65,7 @@ def many(count: int) -> list[Skill]:
 
 
 def test_the_list_shows_every_skill_and_which_are_active():
-    """Id, name and description; also what is pinned, in both forms."""
+    """Id, name and description; also what is pinned."""
     pinned = Skill("always", "Always", "On", "", pinned=True)
 
     result = listed(BROWSING, READING, pinned, current=["reading", "always"])
@@ -74,26 +73,19 @@ def test_the_list_shows_every_skill_and_which_are_active():
     text = text_of(result)
     assert text.startswith("3 skills, current skills: ['reading', 'always']\n- browsing: Browser: Web browsing\n")
     assert "\n- reading (active): Reader: Reads\n" in text
-    assert result["structuredContent"]["current_skills"] == ["reading", "always"]
-    assert result["structuredContent"]["skills"][2] == {
-        "id": "always",
-        "name": "Always",
-        "desc": "On",
-        "active": True,
-        "pinned": True,
-    }
-    assert "pinned" in text
+    assert text.endswith("\n- always (pinned): Always: On")
+    assert current_skills(result) == ["reading", "always"]
+    assert listed_skills(result) == ["browsing", "reading", "always"]
+    assert result.keys() == {"content"}
 
 
 def test_the_list_shows_what_a_skill_says_of_itself():
-    """In both forms, where it says so."""
+    """Where it says so."""
     skill = replace(READING, category="web", tags=("a", "b"), version="1.2", author="Ann")
 
     result = listed(skill)
 
     assert text_of(result).endswith("- reading: Reader: Reads [category web; version 1.2; author Ann; tags a, b]")
-    (shown,) = result["structuredContent"]["skills"]
-    assert {"category": "web", "tags": ["a", "b"], "version": "1.2", "author": "Ann"}.items() <= shown.items()
 
 
 def test_a_skill_is_one_line_of_the_list_whatever_it_says_of_itself():
@@ -110,12 +102,31 @@ def test_a_skill_is_one_line_of_the_list_whatever_it_says_of_itself():
 
 
 def test_a_long_description_is_cut_in_the_list():
-    """In both forms alike."""
-    result = listed(replace(READING, desc="x" * 5000))
+    """At what the standard allows it; shorter where the page would be longer than clients hand on."""
+    one = text_of(listed(replace(READING, desc="x" * 5000)))
+    (line,) = one.splitlines()[1:]
+    assert line == f"- reading: Reader: {'x' * (LISTED_LIMITS[0] - 1)}…"
 
-    shown = result["structuredContent"]["skills"][0]["desc"]
-    assert len(shown) == 1024
-    assert shown in text_of(result)
+    page = listed(*(replace(skill, desc="é" * 5000) for skill in many(20)))
+    assert size(text_of(page)) <= ANSWER_LIMIT
+    assert len(listed_skills(page)) == 20
+    assert f": {'é' * (LISTED_LIMITS[2] - 1)}…" in text_of(page)
+
+
+def test_a_page_of_skills_that_say_very_much_of_themselves_is_a_page_all_the_same():
+    """Descriptions and tags are cut until it is short enough; nobody is left out."""
+    tags = tuple(f"{number}{'x' * 90}" for number in range(20))
+
+    page = listed(*(replace(skill, desc="d" * 5000, tags=tags) for skill in many(20)))
+
+    assert listed_skills(page) == [f"s{number}" for number in range(20)]
+    assert size(text_of(page)) <= ANSWER_LIMIT
+    assert f": {'d' * (LISTED_LIMITS[2] - 1)}… [tags 0{'x' * 90}, 1x" in text_of(page)
+
+    page = listed(*(replace(skill, name="日" * 500, desc="日" * 500, tags=tags) for skill in many(20)))
+
+    assert listed_skills(page) == [f"s{number}" for number in range(20)]
+    assert f": {'日' * (LISTED_LIMITS[-1] - 1)}… [tags 0xxx" in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +134,13 @@ def test_a_long_description_is_cut_in_the_list():
     [(20, 1, 0, 19, 1), (21, 1, 0, 19, 2), (21, 2, 20, 20, 2), (41, 3, 40, 40, 3)],
 )
 def test_twenty_skills_stand_on_a_page(count: int, page: int, first: int, last: int, pages: int):
-    """How many there are in all, and the call that shows more, stand in both forms."""
+    """How many there are in all, and the call that shows more, stand there too."""
     result = listed(*many(count), page=page, tags=["x"])
 
-    structured = result["structuredContent"]
-    assert [skill["id"] for skill in structured["skills"]] == [f"s{number}" for number in range(first, last + 1)]
-    assert (structured["total"], structured["page"], structured["pages"]) == (count, page, pages)
-    assert re.findall(r"^- (s\d+)", text_of(result), re.MULTILINE) == [skill["id"] for skill in structured["skills"]]
-    call = f'SKILL({{"action": "list", "tags": ["x"], "page": {page + 1}}})'
-    assert (call in text_of(result)) is (call in structured.get("more", "")) is (page < pages)
+    assert listed_skills(result) == [f"s{number}" for number in range(first, last + 1)]
+    assert total_listed(result) == count
+    call = f'page {page} of {pages}: SKILL({{"action": "list", "tags": ["x"], "page": {page + 1}}}) shows more'
+    assert (call in text_of(result)) is (page < pages)
 
 
 def test_a_page_that_there_is_not_is_refused():
@@ -150,7 +159,6 @@ def test_a_list_that_is_narrowed_says_by_what_and_from_how_many():
     assert text_of(result) == (
         '0 skills, query "größe", tags ["a"], current skills: []\nNothing matches. There are 2 skills in all.'
     )
-    assert {"query": "größe", "tags": ["a"], "total": 0, "skills": []}.items() <= result["structuredContent"].items()
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
@@ -161,17 +169,11 @@ def test_a_guide_can_be_read_without_activating(current: list[str], state: str):
     """The guide, and whether the skill is active."""
     result = guide(BROWSING, "Go there, click this.", current)
 
-    assert text_of(result) == f"skill browsing ({state})\n\n<skill_guide>Go there, click this.</skill_guide>"
-    assert result["structuredContent"] == {
-        "action": "read",
-        "skill": "browsing",
-        "current_skills": current,
-        "guide": "Go there, click this.",
-    }
+    assert result == answer(f"skill browsing ({state})\n\n<skill_guide>Go there, click this.</skill_guide>")
 
 
 def test_a_guide_names_the_other_files_and_how_to_read_them():
-    """In both forms; the guide itself is none of them."""
+    """The guide itself is none of them."""
     result = guide(FILED, "Read the data.", [])
 
     assert text_of(result).endswith(
@@ -179,21 +181,23 @@ def test_a_guide_names_the_other_files_and_how_to_read_them():
         "- scripts/run.py (1 byte)\n"
         "- data/größe.csv (12,345 bytes)"
     )
-    assert result["structuredContent"]["files"] == [
-        {"path": "scripts/run.py", "size": 1},
-        {"path": "data/größe.csv", "size": 12345},
-    ]
+    assert files_told(result) == [("scripts/run.py", 1), ("data/größe.csv", 12345)]
     assert files_of(READING) == []
 
 
-def test_of_very_many_files_the_text_shows_some_and_how_to_see_the_rest():
-    """A model's context is no file browser."""
+def test_of_very_many_files_some_are_shown_and_how_to_see_the_rest():
+    """A model's context is no file browser; an activation, which has more to say, shows fewer."""
     files = tuple(SkillFile(f"f{number}", 1) for number in range(FILES_SHOWN + 3))
 
     text = text_of(guide(replace(FILED, folder=Folder("/s", "SKILL.md", files)), "", []))
 
     assert text.count("\n- f") == FILES_SHOWN
     assert text.endswith("- and 3 more: read with a folder as path lists what is in it")
+    (note,) = notes(replace(FILED, folder=Folder("/s", "SKILL.md", files)), [], [])
+    assert note.count("\n- f") == FILES_WITH_ACTIVATION < FILES_SHOWN
+    assert note.endswith(
+        f"- and {FILES_SHOWN + 3 - FILES_WITH_ACTIVATION} more: read with a folder as path lists what is in it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,23 +211,21 @@ def test_of_very_many_files_the_text_shows_some_and_how_to_see_the_rest():
     ],
 )
 def test_a_file_is_given_as_text_or_as_base64(content: bytes, encoding: str):
-    """As it is, whatever it is; in both forms."""
-    result = file(FILED, "scripts/run.py", content, ["filed"])
+    """As it is, whatever it is, with its size."""
+    result = file(FILED, "scripts/run.py", content)
 
-    told = result["structuredContent"]["file"]
-    assert (told["path"], told["size"], told["encoding"]) == ("scripts/run.py", len(content), encoding)
-    given = told["content"]
+    told, given = file_told(result)
+    assert told == encoding
     assert (b64decode(given) if encoding == "base64" else given.encode()) == content
-    assert f"<skill_file>{given}</skill_file>" in text_of(result)
-    assert encoding in text_of(result)
+    unit = "byte" if len(content) == 1 else "bytes"
+    assert text_of(result).startswith(f"skill filed, file scripts/run.py ({len(content)} {unit}, {encoding}):\n")
 
 
 def test_a_folder_lists_what_is_in_it():
-    """In both forms."""
-    result = folder(FILED, "scripts", FILES[1:2], [])
+    """At any depth, with its size."""
+    result = folder(FILED, "scripts", FILES[1:2])
 
-    assert text_of(result) == "skill filed, folder scripts:\n- scripts/run.py (1 byte)"
-    assert result["structuredContent"]["files"] == [{"path": "scripts/run.py", "size": 1}]
+    assert result == answer("skill filed, folder scripts:\n- scripts/run.py (1 byte)")
 
 
 def test_a_path_that_is_none_is_answered_with_those_that_are():
@@ -247,20 +249,15 @@ def test_a_file_that_cannot_be_given_is_refused_with_the_reason():
 
 
 def refused(whole: Catalogue, current: Iterable[str], action: str, wanted: str) -> str:
-    """The text of a change that is not made; it stands in the structured content, too."""
+    """The text of a change that is not made."""
     state = ScopeState(active=tuple(current))
     change = relations.activated if action == "activate" else relations.offloaded
     hindrance = change(whole, state, wanted)
     assert isinstance(hindrance, Blocked)
-    answer = blocked(action, wanted, hindrance, whole, state.active)
-    assert answer["isError"] is True
-    assert answer["structuredContent"] == {
-        "action": action,
-        "skill": wanted,
-        "current_skills": [*state.active],
-        "message": text_of(answer),
-    }
-    return text_of(answer)
+    told = blocked(wanted, hindrance, whole, state.active)
+    assert told == refusal(text_of(told))
+    assert current_skills(told) == [*state.active]
+    return text_of(told)
 
 
 def one(
@@ -340,12 +337,12 @@ def test_the_call_that_a_refusal_spells_helps(whole: Catalogue, before: list[str
     for skill in before:
         if skill in whole.by_id:
             state = tried(relations.activated, whole, state, skill)
-    change, action = (relations.activated, "activate") if activate else (relations.offloaded, "offload")
+    change = relations.activated if activate else relations.offloaded
     if wanted not in whole.by_id:
         return
 
     while isinstance(hindrance := change(whole, state, wanted), Blocked):
-        text = text_of(blocked(action, wanted, hindrance, whole, state.active))
+        text = text_of(blocked(wanted, hindrance, whole, state.active))
         calls = re.findall(r"SKILL\((.*?)\)", text)
         if not calls:
             requires = {*relations.required(whole, wanted), wanted}
@@ -363,52 +360,43 @@ def test_the_call_that_a_refusal_spells_helps(whole: Catalogue, before: list[str
 
 
 def test_an_activation_says_what_came_and_what_went_with_it():
-    """In words and as structured content, by key; nothing where there is nothing."""
-    told = besides(FILED, ["a", "b"], ["c", "d"])
+    """A paragraph each; nothing where there is nothing."""
+    required, replaced, files = notes(FILED, ["a", "b"], ["c", "d"])
 
-    assert {key: value for key, (_, value) in told.items()} == {
-        "required_skills": ["a", "b"],
-        "replaced_skills": ["c", "d"],
-        "files": [{"path": "scripts/run.py", "size": 1}, {"path": "data/größe.csv", "size": 12345}],
-    }
-    said = "\n".join(text for text, _ in told.values())
-    assert "It requires, and they are active with it: a, b." in said
-    assert 'SKILL({"action": "read", "skill_name": "a"})' in said
-    assert "Offloaded, since they cannot be active beside it: c, d." in said
-    assert "- scripts/run.py (1 byte)" in said
-    assert besides(READING, [], []) == {}
+    call = 'SKILL({"action": "read", "skill_name": "a"})'
+    assert required == f"It requires, and they are active with it: a, b. Their guides: {call}"
+    assert replaced == "Offloaded, since they cannot be active beside it: c, d."
+    assert files_told(files) == [("scripts/run.py", 1), ("data/größe.csv", 12345)]
+    assert notes(READING, [], []) == []
 
 
 IDLE = catalogue(replace(READING, idle_limit=90.0), BROWSING)
 
 
 def test_the_next_answer_tells_which_skills_have_expired():
-    """In both forms; after what the answer itself says."""
-    answer = with_expired(result("done", {"action": "list"}), {"reading", "browsing"}, IDLE)
+    """After what the answer itself says."""
+    told = with_expired(answer("done"), {"reading", "browsing"}, IDLE)
 
-    notes = [
-        "skill browsing was offloaded: the skill that required it was not used for too long.",
-        "skill reading was offloaded: it was not used for 1.5 minutes.",
-    ]
-    assert text_of(answer) == "\n".join(["done", "", *notes])
-    assert answer["structuredContent"] == {"action": "list", "expired": ["browsing", "reading"], "notes": notes}
+    assert told == answer(
+        "done\n\n"
+        "skill browsing was offloaded: the skill that required it was not used for too long.\n"
+        "skill reading was offloaded: it was not used for 1.5 minutes."
+    )
 
 
-def test_an_answer_in_words_alone_stays_so():
-    """Structured content that says only half would hide the words from clients that pass on only that."""
-    answer = with_expired(refusal("no"), {"reading"}, IDLE)
+def test_a_refusal_stays_one():
+    """Whatever it has to tell besides."""
+    told = with_expired(refusal("no"), {"reading"}, IDLE)
 
-    assert text_of(answer).startswith("no\n\nskill reading was offloaded")
-    assert "structuredContent" not in answer
-    assert answer["isError"] is True
+    assert told == refusal("no\n\nskill reading was offloaded: it was not used for 1.5 minutes.")
 
 
 def test_a_skill_that_is_gone_is_not_told_of():
     """It does not exist for the client any more."""
-    answer = result("done", {})
+    told = answer("done")
 
-    assert with_expired(answer, {"gone"}, IDLE) is answer
-    assert with_expired(answer, {"gone", "reading"}, IDLE)["structuredContent"]["expired"] == ["reading"]
+    assert with_expired(told, {"gone"}, IDLE) is told
+    assert "gone" not in text_of(with_expired(told, {"gone", "reading"}, IDLE))
 
 
 @pytest.mark.parametrize(("skill", "how"), [(BROWSING, "To use its tools, call"), (READING, "It brings no tools;")])
@@ -479,16 +467,16 @@ def test_answers_keep_their_shape_whatever_others_write(texts: list[str]):
             text_of(guide(skill, usage, [])),
             prompt(skill, usage)["messages"][0]["content"]["text"],
         ],
-        "skill_file": [text_of(file(skill, path, content.encode("utf-8", "replace"), []))],
+        "skill_file": [text_of(file(skill, path, content.encode("utf-8", "replace")))],
     }
     plain = [
         text_of(listed(skill, *others, query=query)),
         text_of(listing(catalogue(skill), [], [], page=1, asked={"category": query, "tags": [query]})),
-        text_of(folder(skill, path, files, [])),
+        text_of(folder(skill, path, files)),
         text_of(no_file(skill, path)),
         text_of(too_large(skill, files[2])),
         text_of(unreadable(skill, path, reason)),
-        *(said for said, _ in besides(skill, ["a"], ["b"]).values()),
+        *notes(skill, ["a"], ["b"]),
     ]
 
     for tag_name, answers in framed.items():
