@@ -1,10 +1,11 @@
-"""What servers may ask of a client, and how severe its log messages have to be."""
+"""The capabilities of clients: what servers may ask for, and what they are told."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json
+from proxy.core.mcp_apps import EXTENSION as USER_INTERFACE
 
 MISSING_CAPABILITY: Final = -32021
 """The code for a client capability that a request would need (2026-07-28, basic/index)."""
@@ -23,13 +24,18 @@ ANYTHING: Final[Mapping[str, Any]] = {
 }
 """All that a client can be asked through the proxy."""
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The severities of log messages (RFC 5424), the least severe first."""
+
+def askable(capabilities: Json) -> dict[str, Any]:
+    """The part of a client's capabilities by which it can be asked something through the proxy."""
+    return {key: capabilities[key] for key in ANYTHING if key in capabilities}
 
 
 def relayed(capabilities: Json) -> dict[str, Any]:
-    """The part of a client's capabilities that a server can be offered through the proxy."""
-    return {key: capabilities[key] for key in ANYTHING if key in capabilities}
+    """The part of a client's capabilities that a server is told of: what it can be asked, and that it shows pages."""
+    extensions = capabilities.get("extensions")
+    if not is_json(extensions) or USER_INTERFACE not in extensions:
+        return askable(capabilities)
+    return {**askable(capabilities), "extensions": {USER_INTERFACE: extensions[USER_INTERFACE]}}
 
 
 def lacking(capabilities: Json, method: str, params: Json) -> dict[str, Any] | None:
@@ -54,13 +60,3 @@ def refusal(needed: Json) -> Rejection:
     return Rejection(
         MISSING_CAPABILITY, f"The client does not support {', '.join(names)}", {"requiredCapabilities": dict(needed)}
     )
-
-
-def severe_enough(level: object, wanted: str) -> bool:
-    """Whether a log message of `level` is at least as severe as `wanted`; levels that nobody knows are."""
-    return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
-
-
-def least_severe(levels: "set[str] | frozenset[str]") -> str | None:
-    """The least severe of the levels that clients want, which a server has to send; None when nobody has said."""
-    return min(levels, key=LEVELS.index, default=None)

@@ -1,13 +1,12 @@
-"""The definitions of our own tools: `SKILL`, and `SKILL_CALL` for clients that do not re-read lists (section 5)."""
+"""The definitions of our own tools: `SKILL`, and `SKILL_CALL` for clients that may not read a changed list in time."""
 
-from collections.abc import Collection, Iterable
-from html import escape
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.texts import NAME_LIMIT, flat, shortened, size
-from proxy.core.wording import HOW_TO_USE, without_our_tags
+from proxy.core.wording import HOW_TO_USE, HOW_TO_USE_PINNED, without_our_tags
 
 SKILL = "SKILL"
 SKILL_CALL = "SKILL_CALL"
@@ -18,21 +17,31 @@ ENUM_LIMIT = 50
 """Up to this many skills `skill_name` is an enum, then plain text."""
 PAGE = 20
 """Skills on a page of the `list` action."""
-CUTS = (160, 100, 60)
+CUTS = (160, 100, 60, 40, 24)
 """Characters to which names and descriptions are cut, one after the other, where they do not fit as they are."""
+OMIT_NAME_BELOW: Final = 60
+"""At or below this cut the name of a skill is left out beside its id."""
+LEAD_LIMIT: Final = 120
+"""Characters for the ids with which the description begins: clients that defer tools show no more than 160 of it."""
+_ESCAPED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""What cannot stand in the value of an attribute."""
 _LEAST = len('<skill id="x"/>')
 """Bytes that a skill takes in the description, at least."""
 
 ALIASES = {"active_skill": "activate", "offload_skill": "offload"}
 
-DROPS_LIST_CHANGES = ("claude-ai", "codex-mcp-client", "cursor-vscode")
-"""What clients that drop or ignore list changes call themselves (`clientInfo.name`), by prefix."""
+ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
+"""The `_meta` by which clients that defer tools behind a search of their own are asked to show a tool at once."""
+
+
+def is_switchable(catalogue: Catalogue) -> bool:
+    """Whether there is a skill that can be activated and offloaded: one that is not pinned."""
+    return any(not skill.pinned for skill in catalogue.skills)
 
 
 def actions(catalogue: Catalogue) -> tuple[str, ...]:
     """The actions that the configuration makes usable."""
-    switchable = any(not skill.pinned for skill in catalogue.skills)
-    return (*(("activate", "offload") if switchable else ()), "list", "read")
+    return (*(("activate", "offload") if is_switchable(catalogue) else ()), "list", "read")
 
 
 def skill_tool(
@@ -55,6 +64,7 @@ def skill_tool(
             "idempotentHint": True,
             "openWorldHint": not harmless,
         },
+        "_meta": ALWAYS_LOAD,
     }
 
 
@@ -88,14 +98,17 @@ def skill_call_tool() -> dict[str, Any]:
         "name": SKILL_CALL,
         "title": "Call a tool of an active skill",
         "description": (
-            "Calls a tool of an active skill by its name. Use it for tools that the result of SKILL names but that "
-            "are not in your own list of tools; the call and its result are the same as a direct call's."
+            "Calls a tool of an active skill that the result of SKILL names and that is not in your own list of tools."
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "tool": {"type": "string", "description": "The tool's name, as the result of SKILL gives it."},
-                "arguments": {"type": "object", "description": "The tool's arguments, by its input schema."},
+                "arguments": {
+                    "type": "object",
+                    "description": "The tool's arguments, by its input schema.",
+                    "additionalProperties": True,
+                },
             },
             "required": ["tool"],
         },
@@ -106,33 +119,64 @@ def skill_call_tool() -> dict[str, Any]:
             "idempotentHint": False,
             "openWorldHint": True,
         },
+        "_meta": ALWAYS_LOAD,
     }
 
 
 def description(catalogue: Catalogue, active: Collection[str], guidance: str | None = None) -> str:
-    """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18)."""
-    guide = HOW_TO_USE if guidance is None else without_our_tags(guidance)
+    """The catalogue as the model reads it, at most `DESCRIPTION_LIMIT` bytes of UTF-8 (design rule 18).
+
+    It begins with the ids of skills. Descriptions are shortened step by step before any skill is left with its id.
+    """
     skills = catalogue.skills
+    own_words = HOW_TO_USE if is_switchable(catalogue) else HOW_TO_USE_PINNED
+    how = without_our_tags(f"{_lead(skills)}: {own_words if guidance is None else guidance}")
     for limit in (None, *CUTS) if len(skills) * _LEAST <= DESCRIPTION_LIMIT else ():
         cut = "" if limit is None else " Descriptions are cut here: action list shows them in full."
-        fitting = _guide(guide + cut, (_entry(skill, limit) for skill in skills))
+        fitting = _guide(how + cut, (_entry(skill, limit) for skill in skills))
         if size(fitting) <= DESCRIPTION_LIMIT:
             return fitting
-    first = {skill.id: skill for skill in skills if skill.pinned or skill.id in active}
-    rest = (skill for skill in skills if skill.id not in first)
-    how = f"{guide} There are {len(skills)} skills, more than fit here: use action list to see them all."
-    room = DESCRIPTION_LIMIT - size(_guide(how, ()))
-    entries: list[str] = []
-    for skill in (*first.values(), *islice(rest, DESCRIPTION_LIMIT // _LEAST)):
-        forms = (_entry(skill), _name_only(skill)) if skill.id in first else (_name_only(skill),)
-        fitting = next((form for form in forms if size(form) <= room), None)
-        if fitting is None:
-            if skill.id in first:
-                continue
-            break
-        entries.append(fitting)
-        room -= size(fitting)
-    return _guide(how, entries)
+    how += f" Of {len(skills)} skills not all are described here: action list shows them all."
+    first = [skill for skill in skills if skill.pinned or skill.id in active]
+    rest = (skill for skill in skills if not (skill.pinned or skill.id in active))
+    return _guide(how, _fitting(first, islice(rest, DESCRIPTION_LIMIT // _LEAST), size(_guide(how, ()))))
+
+
+def _lead(skills: Sequence[Skill]) -> str:
+    """The ids of the first skills, as far as they go."""
+    named: list[str] = []
+    for skill in skills:
+        named.append(flat(skill.id))
+        if size(", ".join(named)) > LEAD_LIMIT:
+            return ", ".join([*named[:-1], "…"])
+    return ", ".join(named)
+
+
+def _fitting(first: Iterable[Skill], rest: Iterable[Skill], taken: int) -> list[str]:
+    """As many skills as fit beside what has `taken` so many bytes: the `first` described, then as many of the others.
+
+    What does not fit hides none of what stands behind it.
+    """
+    room = DESCRIPTION_LIMIT - taken
+    forms: list[str] = []
+    named: list[tuple[int, Skill]] = []
+    for skill, choices in (
+        *((skill, (_entry(skill, CUTS[-1]), _name_only(skill))) for skill in first),
+        *((skill, (_name_only(skill),)) for skill in rest),
+    ):
+        form = next((form for form in choices if size(form) <= room), None)
+        if form is None:
+            continue
+        room -= size(form)
+        if form is choices[-1]:
+            named.append((len(forms), skill))
+        forms.append(form)
+    for place, skill in named:
+        described = _entry(skill, CUTS[-1])
+        if (more := size(described) - size(forms[place])) <= room:
+            room -= more
+            forms[place] = described
+    return forms
 
 
 def _guide(how: str, entries: Iterable[str]) -> str:
@@ -143,9 +187,10 @@ def _guide(how: str, entries: Iterable[str]) -> str:
 def _entry(skill: Skill, limit: int | None = None) -> str:
     desc = without_our_tags(skill.desc if limit is None else shortened(skill.desc, limit))
     name = without_our_tags(flat(skill.name, NAME_LIMIT if limit is None else min(limit, NAME_LIMIT)))
-    named = "" if limit is not None and name == skill.id else f"<skill_name>{name}</skill_name>"
-    return f'<skill id="{escape(skill.id)}">{named}<skill_desc>{desc}</skill_desc></skill>'
+    unnamed = limit is not None and (limit <= OMIT_NAME_BELOW or name == skill.id)
+    named = "" if unnamed else f"<skill_name>{name}</skill_name>"
+    return f'<skill id="{skill.id.translate(_ESCAPED)}">{named}<skill_desc>{desc}</skill_desc></skill>'
 
 
 def _name_only(skill: Skill) -> str:
-    return f'<skill id="{escape(skill.id)}"/>'
+    return f'<skill id="{skill.id.translate(_ESCAPED)}"/>'

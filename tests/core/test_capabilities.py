@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.capabilities import ANYTHING, LEVELS, lacking, least_severe, refusal, relayed, severe_enough
+from proxy.core.capabilities import ANYTHING, askable, lacking, refusal, relayed
+from proxy.core.log_levels import LEVELS, least_severe, severe_enough
 
 FORM, URL = {"message": "m", "requestedSchema": {}}, {"mode": "url", "message": "m", "url": "https://x.example"}
 
@@ -45,6 +46,23 @@ def test_a_refusal_names_what_is_missing_for_people_and_programs() -> None:
 def test_servers_are_offered_what_can_be_relayed_and_nothing_else() -> None:
     declared = {"sampling": {"tools": {}}, "experimental": {"x": {}}, "roots": {"listChanged": True}, "tasks": {}}
     assert relayed(declared) == {"sampling": {"tools": {}}, "roots": {"listChanged": True}}
+    assert askable(declared) == relayed(declared)
+
+
+def test_servers_are_told_that_a_client_shows_pages() -> None:
+    """As it declared it (MCP Apps), which is nothing that it can be asked; its other extensions are for us alone."""
+    shows = {"mimeTypes": ["text/html;profile=mcp-app"]}
+    extensions = {"io.modelcontextprotocol/ui": shows, "io.modelcontextprotocol/skills": {}}
+    declared = {"roots": {}, "extensions": extensions}
+
+    assert relayed(declared) == {"roots": {}, "extensions": {"io.modelcontextprotocol/ui": shows}}
+    assert askable(declared) == {"roots": {}}
+
+
+@pytest.mark.parametrize("extensions", [None, [], "io.modelcontextprotocol/ui", {}, {"other": {}}])
+def test_extensions_that_say_nothing_of_pages_are_not_passed_on(extensions: object) -> None:
+    """Whatever a client writes there."""
+    assert relayed({"roots": {}, "extensions": extensions}) == {"roots": {}}
 
 
 def test_a_log_message_has_to_be_as_severe_as_wanted() -> None:

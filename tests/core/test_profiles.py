@@ -17,8 +17,10 @@ from proxy.core.profiles import EVERYBODY, Policy, Profile, restricted
 from proxy.core.published import published, skill_prompts, skill_resources, skill_templates, uri_of
 from proxy.core.relations import Blocked, begin, refitted
 from proxy.core.scope import ScopeId, ScopeState
+from proxy.core.self_description import instructions
 from proxy.core.skill_tool import skill_tool
 from proxy.core.steps import Call
+from tests.answers import available_skills
 from tests.core.strategies import SKILL_IDS, law, related
 
 PROCESS = ScopeId("process")
@@ -298,10 +300,11 @@ def test_nothing_that_is_said_tells_of_what_is_not_for_the_profile(case: Case, w
     """Neither our tool, nor the lists of resources and prompts, nor any answer."""
     state = refitted(ScopeState(active=case.active, expired=frozenset(case.whole.by_id) - {*case.active}), case.part)
     found = list(case.part.skills)
-    other = wording.skill_not_found("read", "else", case.part, state.active)
+    other = wording.skill_not_found("else", case.part)
     assert_silent(
         case,
         skill_tool(case.part, state.active),
+        instructions(case.part),
         skill_resources(case.part),
         skill_templates(case.part),
         skill_prompts(case.part),
@@ -313,17 +316,16 @@ def test_nothing_that_is_said_tells_of_what_is_not_for_the_profile(case: Case, w
     )
     if wanted not in case.part.by_id:
         assert published(case.part, uri_of(wanted, "SKILL.md")) is None
-        unknown = wording.skill_not_found("activate", wanted, case.part, state.active)
-        assert_silent(case, unknown["structuredContent"]["available_skills"])
+        assert_silent(case, available_skills(wording.skill_not_found(wanted, case.part)))
         return
     after = relations.activated(case.part, state, wanted)
     if isinstance(after, Blocked):
-        assert_silent(case, skill_answers.blocked("activate", wanted, after, case.part, state.active))
+        assert_silent(case, skill_answers.blocked(wanted, after, case.part, state.active))
     else:
         assert_silent(case, [*after.active])
     going = relations.offloaded(case.part, state, wanted)
     if isinstance(going, Blocked):
-        assert_silent(case, skill_answers.blocked("offload", wanted, going, case.part, state.active))
+        assert_silent(case, skill_answers.blocked(wanted, going, case.part, state.active))
 
 
 @law

@@ -486,6 +486,16 @@ def test_what_is_pinned_by_now_comes_whatever_conflicts_with_it():
     assert fitted.offloaded == {"b", "c", "d"}
 
 
+def test_where_two_that_are_pinned_conflict_nothing_better_is_tried_again():
+    """The second cannot come; every later refit leaves the very same state."""
+    catalogue = of(skill("a", conflicts=["b"], pinned=True), skill("b", pinned=True))
+
+    fitted = refitted(after(plain("a", "b"), "a", "b"), catalogue)
+
+    assert fitted.active == ("a",)
+    assert refitted(fitted, catalogue) is fitted
+
+
 def test_of_more_than_may_be_by_now_the_first_stay():
     """In the order of activation."""
     state = after(plain("a", "b", "c"), "c", "a", "b")

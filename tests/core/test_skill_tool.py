@@ -1,6 +1,8 @@
 """The definitions of `SKILL` and `SKILL_CALL`, and the catalogue in its description (design rules 15, 17 and 18)."""
 
 import re
+from collections.abc import Collection, Iterable
+from html import escape, unescape
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from proxy.core.catalogue import Catalogue, Folder, Skill
 from proxy.core.names import Naming
 from proxy.core.skill_tool import (
     ALIASES,
+    ALWAYS_LOAD,
     DESCRIPTION_LIMIT,
+    LEAD_LIMIT,
     SKILL,
     SKILL_CALL,
     actions,
@@ -18,7 +22,8 @@ from proxy.core.skill_tool import (
     skill_call_tool,
     skill_tool,
 )
-from proxy.core.wording import HOW_TO_USE
+from proxy.core.texts import shortened, size
+from proxy.core.wording import HOW_TO_USE, without_our_tags
 from tests.core.strategies import OUR_TAGS, hostile_texts, law
 
 
@@ -35,7 +40,7 @@ def many(count: int, *, active: bool = False, pinned: bool = False) -> list[Skil
 
 TAG = re.compile(rf"<\s*(/?)\s*({'|'.join(OUR_TAGS)})\b", re.IGNORECASE)
 WHOLE = re.compile(
-    r"<skills_guide><skill_guide>(?P<how>[^<]*)</skill_guide>"
+    r"<skills_guide><skill_guide>(?P<how>.*?)</skill_guide>"
     r"<skills_info>(?P<skills>.*)</skills_info></skills_guide>",
     re.DOTALL,
 )
@@ -74,17 +79,123 @@ skills = st.builds(
 catalogues = st.lists(skills, min_size=1, max_size=60, unique_by=lambda skill: skill.id).map(lambda s: catalogue(*s))
 
 
+def ids_in(text: str) -> list[str]:
+    """The ids of the skills that a description shows, in order."""
+    return [unescape(id_) for id_ in re.findall(r'<skill id="([^"]*)"/?>', text)]
+
+
+def named_alone(text: str) -> set[str]:
+    """The ids of the skills that a description shows without a description of their own."""
+    return {unescape(id_) for id_ in re.findall(r'<skill id="([^"]*)"/>', text)}
+
+
+def by_ids_alone(text: str, but: Collection[str] = ()) -> str:
+    """A description with each of its skills left with its id, but some."""
+
+    def alone(entry: re.Match[str]) -> str:
+        return entry[0] if unescape(entry["id"]) in but else f'<skill id="{entry["id"]}"/>'
+
+    return re.sub(r'<skill id="(?P<id>[^"]*)">.*?</skill_desc></skill>', alone, text, flags=re.DOTALL)
+
+
+def shortest(text: str, skills: Iterable[Skill]) -> str:
+    """A description with all of `skills` in it, each with the beginning of its description and no name."""
+    parts = WHOLE.fullmatch(text)
+    assert parts
+    how = re.sub(r" (Of \d+ skills not all|Descriptions) are .*", "", parts["how"]) + CUT
+    entries = "".join(
+        f'<skill id="{escape(one.id)}"><skill_desc>{without_our_tags(shortened(one.desc, 24))}</skill_desc></skill>'
+        for one in skills
+    )
+    return f"<skills_guide><skill_guide>{how}</skill_guide><skills_info>{entries}</skills_info></skills_guide>"
+
+
+CUT = " Descriptions are cut here: action list shows them in full."
+SOME = " Of {} skills not all are described here: action list shows them all."
+guidances = st.none() | hostile_texts.filter(lambda text: bool(text.strip()) and size(text) <= 1000)
+"""As the configuration lets them through."""
+
+
 @law
-@given(catalogue=catalogues, data=st.data())
-def test_the_description_is_never_too_long_and_never_taken_apart(catalogue: Catalogue, data: st.DataObject):
-    """Whatever names and descriptions hold: within the limit in characters and bytes, our tags as they should be."""
+@given(catalogue=catalogues, guidance=guidances, data=st.data())
+def test_the_description_is_never_too_long_and_never_taken_apart(
+    catalogue: Catalogue, guidance: str | None, data: st.DataObject
+):
+    """Whatever names, descriptions and guidance hold: within the limit in characters and bytes, our tags as they are.
+
+    Where skills are missing or without description, that is said, and how to see them.
+    """
     active = data.draw(st.sets(st.sampled_from(list(catalogue.by_id))))
+
+    text = description(catalogue, active, guidance)
+
+    assert len(text) <= size(text) <= DESCRIPTION_LIMIT == 2000
+    assert skills_in(text) == len(ids_in(text)) <= len(catalogue.skills)
+    whole = len(ids_in(text)) == len(catalogue.skills) and not named_alone(text)
+    assert (SOME.format(len(catalogue.skills)) in text) is not whole
+
+
+crowded = st.lists(
+    st.builds(
+        Skill,
+        id=st.text("ab-é", min_size=1, max_size=40),
+        name=st.text("abc ", max_size=30),
+        desc=st.text("abc ", max_size=200),
+        usage=st.just(""),
+        pinned=st.booleans(),
+    ),
+    min_size=1,
+    max_size=140,
+    unique_by=lambda skill: skill.id,
+).map(lambda skills: catalogue(*skills))
+"""Catalogues that fit, fit cut, or do not fit."""
+
+
+@law
+@given(catalogue=crowded, data=st.data())
+def test_as_many_skills_are_shown_and_described_as_fit(catalogue: Catalogue, data: st.DataObject):
+    """None is left with its id where all fit with the beginnings of their descriptions; ids go as far as they do.
+
+    Pinned and active ones stand first where not all fit, described if they can be, then the others, each in the order
+    of the file.
+    """
+    skills = catalogue.skills
+    active = data.draw(st.sets(st.sampled_from(list(catalogue.by_id)), max_size=5))
 
     text = description(catalogue, active)
 
-    assert len(text) <= len(text.encode("utf-8", "replace")) <= DESCRIPTION_LIMIT == 2000
-    assert skills_in(text) <= len(catalogue.skills)
-    assert skills_in(text) == len(catalogue.skills) or "use action list" in text
+    first = {skill.id for skill in skills if skill.pinned or skill.id in active}
+    shown, alone = ids_in(text), named_alone(text)
+    if size(shortest(text, skills)) <= DESCRIPTION_LIMIT:
+        assert shown == [skill.id for skill in skills]
+        assert not alone
+    if shown != [skill.id for skill in skills]:
+        ordered = sorted(skills, key=lambda skill: skill.id not in first)
+        assert shown == [skill.id for skill in ordered if skill.id in shown]
+    for skill in skills:
+        if skill.id not in shown:
+            needed = size(f'<skill id="{escape(skill.id)}"/>')
+            assert size(by_ids_alone(text, but=first)) + needed > DESCRIPTION_LIMIT
+        if skill.id in alone:
+            more = size(f"><skill_desc>{shortened(skill.desc, 24)}</skill_desc></skill>") - len("/>")
+            assert size(text) + more > DESCRIPTION_LIMIT
+
+
+@law
+@given(catalogue=crowded)
+def test_the_description_begins_with_the_ids_of_the_first_skills(catalogue: Catalogue):
+    """Clients that defer tools show no more than its beginning: in the order of the file, as far as 120 bytes go."""
+    text = description(catalogue, [])
+
+    lead = text.removeprefix("<skills_guide><skill_guide>").partition(": ")[0]
+    named, ids = lead.split(", "), [skill.id for skill in catalogue.skills]
+    if named[-1] == "…":
+        named = named[:-1]
+        assert size(", ".join(ids[: len(named) + 1])) > LEAD_LIMIT
+    else:
+        assert len(named) == len(ids)
+    assert named == ids[: len(named)]
+    assert size(", ".join(named)) <= LEAD_LIMIT == 120
 
 
 @law
@@ -97,11 +208,11 @@ def test_the_description_does_not_depend_on_the_order_of_activation(catalogue: C
 
 
 def test_the_description_has_the_shape_that_the_design_draws():
-    """How to use it, then id, name and description of every skill (rule 18)."""
+    """The ids and how to use it, then id, name and description of every skill (rule 18)."""
     text = description(catalogue(Skill("browsing", "Browser", "Web browsing", "secret usage")), [])
 
     assert text == (
-        f"<skills_guide><skill_guide>{HOW_TO_USE}</skill_guide><skills_info>"
+        f"<skills_guide><skill_guide>browsing: {HOW_TO_USE}</skill_guide><skills_info>"
         '<skill id="browsing"><skill_name>Browser</skill_name><skill_desc>Web browsing</skill_desc></skill>'
         "</skills_info></skills_guide>"
     )
@@ -119,24 +230,36 @@ def test_skills_beyond_all_measure_are_said_to_be_more():
     """Without looking at each of them: not even their ids could fit."""
     text = description(catalogue(*many(1000)), [])
 
-    assert "There are 1000 skills, more than fit here" in text
+    assert SOME.format(1000) in text
     assert len(text) <= DESCRIPTION_LIMIT
 
 
 def test_what_does_not_fit_is_said_to_be_more():
-    """Pinned and active skills whole, ids of the others as far as they go, in the order of the file (rule 18)."""
+    """Pinned and active skills described, ids of the others as far as they go, in the order of the file (rule 18)."""
     skills = [*many(100), Skill("pinned", "Pinned", "Stays", "", pinned=True)]
 
     text = description(catalogue(*skills), ["skill-70"])
 
-    assert "There are 101 skills, more than fit here: use action list to see them all." in text
-    shown = re.findall(r'<skill id="([^"]*)"', text)
+    assert SOME.format(101) in text
+    shown = ids_in(text)
     assert shown[:4] == ["skill-70", "pinned", "skill-0", "skill-1"]
     assert shown[2:] == [f"skill-{number}" for number in range(len(shown) - 2)]
     assert "<skill_desc>What 70 does</skill_desc>" in text
     assert "<skill_desc>Stays</skill_desc>" in text
-    assert "What 0 does" not in text
+    assert text.count("<skill_desc>") == 2
     assert len(text) > DESCRIPTION_LIMIT - len('<skill id="skill-99"/>')
+
+
+def test_so_many_active_skills_that_not_all_are_described_keep_their_ids():
+    """As far as those go."""
+    skills = many(100)
+
+    text = description(catalogue(*skills), [skill.id for skill in skills])
+
+    described = text.count("<skill_desc>")
+    assert 10 < described < 40
+    assert ids_in(text)[:described] == [f"skill-{number}" for number in range(described)]
+    assert len(ids_in(text)) > described or len(text) > DESCRIPTION_LIMIT - len('<skill id="skill-99"/>')
 
 
 def test_a_long_name_does_not_take_the_descriptions_of_others_away():
@@ -147,16 +270,27 @@ def test_a_long_name_does_not_take_the_descriptions_of_others_away():
     assert "<skill_desc>X does it</skill_desc>" in text
 
 
-def test_an_active_skill_too_long_to_show_is_named_and_does_not_hide_the_next():
-    """The long one by its id alone; one whose id does not fit is left to the `list` action."""
+def test_a_skill_too_long_to_show_hides_none_of_those_behind_it():
+    """Its description is cut; one whose id alone does not fit is left to the `list` action."""
     long, short = Skill("long", "Long", "x" * 3000, ""), Skill("short", "Short", "fits", "")
     endless = Skill("e" * 3000, "Endless", "", "")
 
-    text = description(catalogue(endless, long, short), [endless.id, "long", "short"])
+    for active in ([endless.id, "long", "short"], []):
+        text = description(catalogue(endless, long, short), active)
 
-    assert '<skill id="long"/>' in text
-    assert "<skill_desc>fits</skill_desc>" in text
-    assert "eee" not in text
+        assert ids_in(text) == ["long", "short"]
+        assert f"<skill_desc>{'x' * 23}…</skill_desc>" in text
+        assert "<skill_desc>fits</skill_desc>" in text
+        assert "e" * 200 not in text
+        assert SOME.format(3) in text
+
+
+def test_no_tag_of_ours_is_made_of_the_ids_of_two_skills():
+    """Where one ends as a tag begins, and the next goes on with its name."""
+    text = description(catalogue(Skill("<", "", "", ""), Skill("skill", "", "", "")), [], "skill_guide> first")
+
+    assert text.startswith("<skills_guide><skill_guide>&lt;, skill: skill_guide> first")
+    assert skills_in(text) == 2
 
 
 # --- the definitions -------------------------------------------------------------------------------------------------
@@ -230,5 +364,13 @@ def test_skill_call_is_a_tool_of_its_own_that_says_it_may_do_anything():
     assert tool["name"] == SKILL_CALL == "SKILL_CALL"
     assert set(tool["inputSchema"]["properties"]) == {"tool", "arguments"}
     assert tool["inputSchema"]["required"] == ["tool"]
+    assert tool["inputSchema"]["properties"]["arguments"]["type"] == "object"
+    assert tool["inputSchema"]["properties"]["arguments"]["additionalProperties"] is True
     hints = tool["annotations"]
     assert (hints["destructiveHint"], hints["idempotentHint"], hints["openWorldHint"]) == (True, False, True)
+
+
+def test_our_tools_ask_to_be_shown_at_once():
+    """Clients that defer tools hide all others behind a search of their own (rule 18)."""
+    assert skill_tool(catalogue(*many(1)), [])["_meta"] == {"anthropic/alwaysLoad": True} == ALWAYS_LOAD
+    assert skill_call_tool()["_meta"] == {"anthropic/alwaysLoad": True}
