@@ -157,6 +157,15 @@ class Catalogue:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
+    def literals(self) -> Mapping[str, frozenset[str]]:
+        """By server, the names of tools that some skill's list spells."""
+        named: dict[str, set[str]] = {}
+        for skill in self.skills:
+            for server, allow in skill.tools.items():
+                named.setdefault(server, set()).update(allow.literals)
+        return {server: frozenset(names) for server, names in named.items()}
+
+    @cached_property
     def pinned(self) -> frozenset[str]:
         """The skills that are always active."""
         return frozenset(skill.id for skill in self.skills if skill.pinned)

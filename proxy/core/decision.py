@@ -11,6 +11,8 @@ from typing import TypeAlias
 from proxy.core.bindings import Bound, bound, without
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Json, Offer, template_matches
+from proxy.core.mcp_apps import page_of
+from proxy.core.names import RESERVED
 from proxy.core.namespaced import Source, exposed, in_our_scheme, is_file_of, is_folder_of, shown
 from proxy.core.published import DOCUMENT
 from proxy.core.scope import ScopeState
@@ -69,6 +71,19 @@ class View:
     skills: tuple[Route, ...] = ()
     whole: frozenset[str] = frozenset()
     with_folders: frozenset[str] = frozenset()
+    by_own_name: Mapping[str, Route] = field(default_factory=dict[str, Route])
+    """Tools by their server's own name, where it is unique and not an exposed name: pages of MCP Apps call them so."""
+
+    def tool(self, name: str) -> Route | None:
+        """The route of the tool that a client calls `name`: by exposed name, or else by its server's own."""
+        return self.tools.get(name) or self.by_own_name.get(name)
+
+    def page_owner(self, uri: str) -> str | None:
+        """The first server, in the order of the file, one of whose tools here is shown with the page `uri`.
+
+        To be granted a tool is to be granted its page (MCP Apps, SEP-1865), and nothing else.
+        """
+        return next((route.server for route in self.tools.values() if page_of(route.definition) == uri), None)
 
     def tool_of(self, server: str, tool: str) -> Route | None:
         """The route of a tool by its server and its original name."""
@@ -177,15 +192,43 @@ def decide(catalogue: Catalogue, active: Collection[str], inventory: Inventory, 
         named = EVERYTHING if allow.everything else union(skill.prompts.get(server, NOTHING) for skill in skills)
         prompts += [route for route in _prompts(catalogue, server, offer) if named.allows(route.original)]
     two_tools, two_prompts = _met(catalogue, inventory, _tools), _met(catalogue, inventory, _prompts)
+    shown = {route.exposed: route for route in tools if route.exposed not in two_tools}
     return View(
-        tools={route.exposed: route for route in tools if route.exposed not in two_tools},
+        tools=shown,
         prompts={route.exposed: route for route in prompts if route.exposed not in two_prompts},
         resources=tuple(resources),
         templates=tuple(templates),
         skills=tuple(served),
         whole=frozenset(whole),
         with_folders=frozenset(with_folders),
+        by_own_name=_by_own_name(catalogue, inventory, shown) if isinstance(actor, Client) else {},
     )
+
+
+def _by_own_name(catalogue: Catalogue, inventory: Inventory, shown: Mapping[str, Route]) -> dict[str, Route]:
+    """The tools that are shown, by their server's own name for them.
+
+    Not where two have it, nor where it is the name of any other tool, shown or not: that always means that tool. Ours,
+    and those that skills are, count among these.
+    """
+    found: dict[str, Route] = {}
+    several: set[str] = set()
+    for route in shown.values():
+        if found.setdefault(route.original, route) is not route:
+            several.add(route.original)
+    if not found:
+        return found
+    naming = catalogue.naming
+    taken = {naming.tool_of(skill) for skill in naming.tools} | {
+        naming.expose(server, original)
+        for server in catalogue.servers
+        for original in _known(catalogue, server, inventory.get(server, Offer()))
+    }
+    return {
+        name: route
+        for name, route in found.items()
+        if name not in several and name not in taken and name.casefold() not in RESERVED
+    }
 
 
 def _grants(catalogue: Catalogue, skills: Iterable[Skill], actor: Actor) -> list[Mapping[str, Allow]]:
@@ -262,8 +305,7 @@ def _absence(state: ScopeState, skills: Collection[str]) -> Absence:
 
 def _known(catalogue: Catalogue, server: str, offer: Offer) -> frozenset[str]:
     """Names of tools at `server` that are known: offered, or literally in some skill's list; denied ones left out."""
-    named = {name for skill in catalogue.skills for name in skill.tools.get(server, NOTHING).literals}
-    names = named | {tool["name"] for tool in offer.tools}
+    names = catalogue.literals.get(server, frozenset()) | {tool["name"] for tool in offer.tools}
     return frozenset(name for name in names if not catalogue.denies(server, name))
 
 

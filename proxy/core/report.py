@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from proxy.core.catalogue import NOTHING, Allow, Catalogue, Skill, is_pattern
 from proxy.core.decision import Route, clashes, decide, union
 from proxy.core.inventory import Inventory, Json, Offer, is_json, items
+from proxy.core.mcp_apps import page_of
 from proxy.core.steps import Call, Parallel, Steps, calls
 
 _WORD = re.compile(r"[^\W\d_a-z]?[a-z]+|[^\W\d_a-z]+(?![a-z])|\d+")
@@ -107,6 +108,7 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
     called = [catalogue.start_tools, *(skill.internal for skill in catalogue.skills)]
     for skill in skills:
         yield from (f"skill {skill.skill.id}: {note}" for note in skill.notes)
+    yield from _shared_uris(catalogue, inventory)
     for server in catalogue.servers:
         offer = inventory.get(server, Offer())
         names = _tools(offer)
@@ -119,6 +121,21 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
         for name in names:
             if (server, name) in shown and catalogue.naming.altered(server, name):
                 yield f"server {server}: tool {name} is shown as {catalogue.naming.expose(server, name)}"
+
+
+def _shared_uris(catalogue: Catalogue, inventory: Inventory) -> Iterator[str]:
+    """URIs of resources, and of pages of tools, that skills grant at more than one server."""
+    view = decide(catalogue, [skill.id for skill in catalogue.skills], inventory)
+    pages = [(page, route.server) for route in view.tools.values() if (page := page_of(route.definition)) is not None]
+    owners: dict[str, dict[str, None]] = {}
+    for uri, server in (*pages, *((route.exposed, route.server) for route in view.resources)):
+        owners.setdefault(uri, {})[server] = None
+    for uri, servers in owners.items():
+        if len(servers) > 1:
+            yield (
+                f"servers {', '.join(servers)} offer the same resource URI, {uri}: it is read at the first of them, in "
+                "this order, for which an active skill grants it"
+            )
 
 
 class _Acting:

@@ -8,7 +8,6 @@ from proxy.core import hook_answers, wording
 from proxy.core.catalogue import Skill
 from proxy.core.inventory import is_json, object_of
 from proxy.core.invoke_tool import SKILL_INVOKE
-from proxy.core.scope import called
 from proxy.core.skill_tool import SKILL, SKILL_CALL
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.forwarding import Forwarding
@@ -83,7 +82,7 @@ class Calling:
         async with self._announcer.one_change(caller):
             failed, dropped = await self._hooks.start(caller, stages)
         if failed is not None:
-            return hook_answers.not_started(failed, (await self._gate.state(caller.scope)).active)
+            return hook_answers.not_started(failed)
         answer = await self._call(caller, params, stages)
         return hook_answers.with_dropped(answer, dropped) if params["name"] == SKILL else answer
 
@@ -99,13 +98,12 @@ class Calling:
         catalogue = self._gate.catalogue(caller.scope)
         if name == SKILL and catalogue.skills:
             return await self._skills.call(caller, arguments, stages)
-        if name == SKILL_CALL and self._listing.shows_call_route(caller):
+        if name == SKILL_CALL and await self._listing.shows_call_route(caller):
             return await self._skill_call(caller, params, arguments, stages)
         if catalogue.invocable:
             if name == SKILL_INVOKE:
                 return await self._invoking.invoke(caller, arguments, stages)
             if (skill := await self._invoked(caller, name)) is not None:
-                await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
                 return await self._invoking.run(caller, skill, arguments, stages)
         return await self._forwarding.call_tool(caller, params)
 

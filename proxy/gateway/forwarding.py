@@ -24,9 +24,10 @@ from proxy.core.errors import (
 )
 from proxy.core.expression_names import names_for
 from proxy.core.inventory import Json, is_json, items
+from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
-from proxy.core.scope import ScopeId, called, handed_out
+from proxy.core.scope import ScopeId, handed_out
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds, Withdrawn
@@ -65,19 +66,16 @@ class Forwarding:
             Rejection: the server's own JSON-RPC error.
         """
         name: str = params["name"]
-        state = await self._gate.state(caller.scope)
-        found = self._gate.sight(caller.scope, state.active).view.tools.get(name) or await self._seek(caller, name)
+        found = await self._found(caller, name, direct=direct)
         if not isinstance(found, Route):
             return found
         given = _arguments(params)
         if direct:
             caller.channel.check(found.definition.get("inputSchema"), given)
-        if direct and called(state, caller.connection, name) is not state:
-            await self._gate.change(caller.scope, lambda state: called(state, caller.connection, name))
 
         async def same() -> bool:
             state = await self._gate.state(caller.scope)
-            return not state.due and self._gate.sight(caller.scope, state.active).view.tools.get(name) == found
+            return not state.due and self._gate.sight(caller.scope, state.active).view.tool(name) == found
 
         try:
             original = {**params, "name": found.original}
@@ -216,10 +214,10 @@ class Forwarding:
             raise
 
     async def source(self, scope: ScopeId, uri: str) -> Source | None:
-        """Where `uri` is read (design rule 6): where it is listed, where it was handed out, or where a template fits.
+        """Where `uri` is read: the page of a tool at its server; else where it is listed, was handed out, or fits.
 
-        What was handed out counts while a skill of that server is active. What is exposed under a server's name is read
-        there or nowhere.
+        What was handed out counts while a skill
+        of that server is active. What is exposed under a server's name is read there or nowhere.
         """
         state = await self._gate.state(scope)
         catalogue = self._gate.catalogue(scope)
@@ -232,7 +230,7 @@ class Forwarding:
         giver = state.handed_out.get(uri)
         if giver not in catalogue.servers_of(state.active):
             giver = None
-        server = view.lister_of(uri) or giver or view.template_of(uri)
+        server = view.page_owner(uri) or view.lister_of(uri) or giver or view.template_of(uri)
         return None if server is None else Source(server, uri)
 
     def _named(self, scope: ScopeId, uri: str) -> Source | None:
@@ -316,6 +314,17 @@ class Forwarding:
     async def _view(self, caller: Caller) -> View:
         return self._gate.sight(caller.scope, (await self._gate.state(caller.scope)).active).view
 
+    async def _found(self, caller: Caller, name: str, *, direct: bool) -> Route | dict[str, Any]:
+        """The route of a tool that `caller` may call by that name; or the refusal that helps.
+
+        Raises:
+            Unknown: no tool of that name exists for the caller.
+        """
+        found = (await self._view(caller)).tool(name) or await self._seek(caller, name)
+        if isinstance(found, Route) and not direct and is_for_pages_only(found.definition):
+            return wording.refusal(wording.for_pages_only(name))
+        return found
+
     async def _seek(self, caller: Caller, name: str) -> Route | dict[str, Any]:
         """The route of a tool that is not exposed yet, once its server is there; or the refusal that helps.
 
@@ -331,7 +340,7 @@ class Forwarding:
             else:
                 with suppress(ServerUnavailable):  # told below, by the server's status
                     await gate.upstreams.connected(absent.server, caller.scope)
-            route = (await self._view(caller)).tools.get(name)
+            route = (await self._view(caller)).tool(name)
             if route is not None:
                 return route
             state = await gate.state(caller.scope)

@@ -205,6 +205,52 @@ def test_a_tool_is_found_by_its_server_and_its_own_name_exactly_where_it_is_seen
     assert view.tool_of("no such server", "search") is None
 
 
+def called_so(world: World) -> set[str]:
+    """The exposed names of all tools that are offered, or that some skill names, shown or not."""
+    literals = [
+        (server, name)
+        for skill in world.catalogue.skills
+        for server, allow in skill.tools.items()
+        if server in world.catalogue.servers
+        for name in allow.literals
+        if not on(world.catalogue.denied.get(server), name)
+    ]
+    return {world.catalogue.naming.expose(*tool) for tool in (*offered(world), *literals)}
+
+
+@law
+@given(worlds())
+def test_a_servers_own_name_leads_to_the_one_tool_that_is_shown_and_has_it(world: World):
+    """Where no tool is called so, shown or not, and neither is one of ours (MCP Apps)."""
+    view = decide(world.catalogue, world.active, world.inventory)
+
+    counted = Counter(route.original for route in view.tools.values())
+    expected = {
+        route.original: route
+        for route in view.tools.values()
+        if counted[route.original] == 1
+        and route.original not in called_so(world)
+        and route.original.casefold() not in ("skill", "skill_call", "skill_invoke")
+    }
+    assert view.by_own_name == expected
+    for name in {*expected, *counted, *view.tools}:
+        assert view.tool(name) is (view.tools.get(name) or expected.get(name))
+
+
+@law
+@given(worlds())
+def test_a_name_of_a_tool_never_leads_to_another(world: World):
+    """Whatever is active, and however servers call their tools: what is not shown is not reached by any name."""
+    view = decide(world.catalogue, world.active, world.inventory)
+
+    for name in called_so(world):
+        found = view.tool(name)
+        assert found is None or found.exposed == name
+    for server, tool in set(offered(world)) - originals(view):
+        found = view.tool(tool)
+        assert found is None or (found.server, found.original) != (server, tool)
+
+
 @law
 @given(worlds())
 def test_with_nothing_active_nothing_is_granted(world: World):
@@ -396,8 +442,91 @@ def test_another_spelling_is_not_the_tool(spelling: str):
     """Names are looked up in a table; nothing is guessed (rules 1 and 20, B05)."""
     all_of_gh = catalogue(skill("all", {"gh": EVERYTHING}))
 
-    assert spelling not in decide(all_of_gh, ("all",), GH).tools
+    view = decide(all_of_gh, ("all",), GH)
+    assert spelling not in view.tools
+    assert (view.tool(spelling) is None) is (spelling != "delete_repo")  # that is its server's own name for it
     assert missing(all_of_gh, ScopeState(), GH, spelling) is None
+
+
+def test_a_tool_can_be_called_as_its_server_calls_it():
+    """As pages of MCP Apps do, which know no other name; the route is that of the exposed name."""
+    view = decide(catalogue(skill("s", {"gh": Allow.of(["list_*"])})), ("s",), GH)
+
+    assert view.tool("list_issues") is view.tools["gh__list_issues"]
+    assert view.tool("get_issue") is None
+
+
+def test_a_name_that_two_servers_have_leads_nowhere():
+    """Of those that are shown; one that is hidden stands in nobody's way."""
+    both: Inventory = {"gh": offer("search"), "gl": offer("search")}
+    two = catalogue(skill("one", {"gh": EVERYTHING}), skill("other", {"gl": EVERYTHING}))
+
+    assert decide(two, ("one", "other"), both).tool("search") is None
+    found = decide(two, ("other",), both).tool("search")
+    assert found is not None
+    assert found.server == "gl"
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_the_exposed_name_of_a_tool_means_that_tool_alone(offered: bool):
+    """Also while it is hidden, or only named by a skill: the name must not mean this now and that later."""
+    named = catalogue(skill("s", {"gh": EVERYTHING}), skill("t", {"free": Allow.of(["search"])}), free="")
+    both: Inventory = {"gh": offer("search")} | ({"free": offer("search")} if offered else {})
+
+    assert decide(named, ("s",), both).tool("search") is None
+    found = decide(named, ("s", "t"), both).tool("search")
+    assert (found is not None and found.server == "free") is offered
+
+
+@pytest.mark.parametrize("name", ["SKILL", "SKILL_CALL", "SKILL_INVOKE", "skill_call", "report"])
+def test_the_names_of_our_own_tools_and_of_skills_lead_to_no_server(name: str):
+    """Also to a client that is not shown that tool: `report` is a skill that is a tool while it is active (rule 19)."""
+    naming = Naming({"gh": "gh"}, skills=frozenset({"report"}), tools=frozenset({"report"}))
+    ours = Catalogue(("gh",), naming, (skill("s", {"gh": EVERYTHING}), skill("report")))
+
+    view = decide(ours, ("s",), {"gh": offer(name, "other")})
+
+    assert view.tool(name) is None
+    assert view.tool("other") is not None
+
+
+# --- pages of MCP Apps -----------------------------------------------------------------------------------------------
+
+
+def with_page(name: str, uri: object) -> Json:
+    return {"name": name, "_meta": {"ui": {"resourceUri": uri}}}
+
+
+PAGES: Inventory = {
+    "gh": Offer.of(tools=[with_page("show", "ui://gh/show"), with_page("hide", "ui://gh/hide"), {"name": "plain"}]),
+    "gl": Offer.of(tools=[with_page("show", "ui://gh/show"), with_page("open", "https://gl.example/")]),
+}
+
+
+def test_a_page_belongs_to_the_first_server_with_a_tool_that_is_shown_with_it():
+    """In the order of the file; of a tool that is hidden or denied there is none, and so of one without a page."""
+    both = catalogue(skill("gh", {"gh": Allow.of(["show", "plain"])}), skill("gl", {"gl": EVERYTHING}))
+
+    assert decide(both, ("gl", "gh"), PAGES).page_owner("ui://gh/show") == "gh"
+    assert decide(both, ("gl",), PAGES).page_owner("ui://gh/show") == "gl"
+    assert decide(both, (), PAGES).page_owner("ui://gh/show") is None
+    for uri in ("ui://gh/hide", "ui://gh/show/", "UI://gh/show", "https://gl.example/", ""):
+        assert decide(both, ("gh", "gl"), PAGES).page_owner(uri) is None
+    denying = catalogue(skill("gh", {"gh": EVERYTHING}), denied={"gh": Allow.of(["show"])})
+    assert decide(denying, ("gh",), PAGES).page_owner("ui://gh/show") is None
+    assert decide(denying, ("gh",), PAGES).page_owner("ui://gh/hide") == "gh"
+
+
+def test_a_page_is_no_resource_that_is_listed():
+    """To be granted a tool is to be granted its page, and nothing else of its server."""
+    one = catalogue(skill("gh", {"gh": Allow.of(["show"])}))
+    inventory = {"gh": replace(PAGES["gh"], resources=({"uri": "ui://gh/show"}, {"uri": "ui://gh/other"}))}
+
+    view = decide(one, ("gh",), inventory)
+
+    assert view.resources == ()
+    assert view.page_owner("ui://gh/show") == "gh"
+    assert view.page_owner("ui://gh/other") is None
 
 
 RICH: Inventory = {
@@ -418,7 +547,7 @@ def test_all_tools_of_a_server_bring_its_resources_templates_and_prompts():
     assert [route.original for route in view.resources] == ["gh://readme", "gh://license"]
     assert [route.original for route in view.templates] == ["gh://file/{name}"]
     assert list(view.prompts) == ["gh__review", "gh__explain"]
-    assert decide(both, ("every",), RICH) == View(view.tools, {}, (), ())
+    assert decide(both, ("every",), RICH) == View(view.tools, {}, (), (), by_own_name=view.by_own_name)
 
 
 @pytest.mark.parametrize("entry", ["gh://readme", "Readme", "gh://r*", "Read*"])

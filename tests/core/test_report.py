@@ -194,6 +194,32 @@ def test_what_is_only_worth_knowing_is_noted():
     )
 
 
+def with_page(name: str, uri: str) -> dict[str, Any]:
+    return {"name": name, "_meta": {"ui": {"resourceUri": uri}}}
+
+
+def test_resources_and_pages_that_two_servers_have_are_noted():
+    """In the order in which they are asked; not what one server has twice, nor what no skill grants at a second one."""
+    inventory: Inventory = {
+        "gh": Offer.of(
+            tools=[with_page("a", "ui://app"), with_page("b", "ui://app"), with_page("c", "ui://gh")],
+            resources=[{"uri": "x:1"}, {"uri": "x:2"}, {"uri": "ui://gh"}],
+        ),
+        "gl": Offer.of(tools=[with_page("a", "ui://app"), with_page("c", "ui://gl")], resources=[{"uri": "x:1"}]),
+        "third": Offer.of(resources=[{"uri": "x:1"}, {"uri": "ui://gl"}]),
+    }
+
+    skills = [skill({"gh": EVERYTHING, "gl": EVERYTHING}, resources={"third": Allow.of(["x:7"])})]
+    notes = report(catalogue(*skills, third="third"), inventory, {}).notes
+
+    shared = [note for note in notes if "the same resource URI" in note]
+    assert shared == [
+        f"servers {servers} offer the same resource URI, {uri}: it is read at the first of them, in this order, "
+        "for which an active skill grants it"
+        for servers, uri in (("gh, gl", "ui://app"), ("gh, gl", "x:1"))
+    ]
+
+
 def test_what_a_skill_grants_is_a_line_for_each_server():
     """As it is in force after merges."""
     assert list(grants(skill({"gh": Allow.of(["a", "b*"]), "gl": EVERYTHING}))) == ["gh: a, b*", "gl: all"]

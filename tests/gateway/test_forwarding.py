@@ -23,11 +23,19 @@ GIVEN = "memo://7"
 LINK = {"content": [{"type": "resource_link", "uri": GIVEN}, {"type": "resource", "resource": {"uri": "memo://8"}}]}
 
 
+PAGE = "ui://giver/page"
+
+
 def world(*, listed: bool = False) -> tuple[Gate, Forwarding, Servers]:
-    """Two servers: `greedy` has a template for every URI, `giver` a tool whose result hands one out."""
-    greedy = Offer.of(templates=[{"uriTemplate": "{+any}"}], resources=[{"uri": GIVEN}] if listed else [])
+    """Two servers: `greedy` has a template for every URI, `giver` a tool with a page, whose result hands a URI out.
+
+    `listed`: `greedy` lists both URIs.
+    """
+    given = [{"uri": GIVEN}, {"uri": PAGE}] if listed else []
+    greedy = Offer.of(templates=[{"uriTemplate": "{+any}"}], resources=given)
+    give = {"name": "give", "_meta": {"ui": {"resourceUri": PAGE}}}
     servers = Servers(
-        {"greedy": greedy, "giver": Offer.of(tools=[{"name": "give"}], prompts=[{"name": "greet"}])},
+        {"greedy": greedy, "giver": Offer.of(tools=[give], prompts=[{"name": "greet"}])},
         {"greedy": Server({"contents": []}), "giver": Server(LINK)},
     )
     skills = (
@@ -64,6 +72,20 @@ async def test_a_listed_resource_is_read_where_it_is_listed():
     await forwarding.read_resource(caller(), {"uri": GIVEN})
 
     assert servers.links["greedy"].asked == [("resources/read", {"uri": GIVEN})]
+
+
+async def test_a_page_is_read_at_the_server_of_its_tool():
+    """Also where another server, which comes first in the file, claims it for its own."""
+    gate, forwarding, servers = world(listed=True)
+    for skill in ("grab", "give"):
+        await gate.change(SCOPE, lambda state, skill=skill: activated(gate.catalogue(SCOPE), state, skill))
+
+    await forwarding.read_resource(caller(), {"uri": PAGE})
+    await gate.change(SCOPE, lambda state: offloaded(gate.catalogue(SCOPE), state, "give"))
+    await forwarding.read_resource(caller(), {"uri": PAGE})
+
+    for name in ("giver", "greedy"):
+        assert servers.links[name].asked == [("resources/read", {"uri": PAGE})]
 
 
 async def test_what_was_handed_out_goes_when_its_server_has_no_active_skill():

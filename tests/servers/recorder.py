@@ -102,12 +102,28 @@ LISTS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 }
 
 
-class Recorder(Server[dict[str, Any]]):
-    """The server; `name` is in every echo, so that a test knows which of several recorders answered."""
+def with_pages(name: str) -> list[dict[str, Any]]:
+    """Tools that have pages of a user interface (MCP Apps); `refresh` is for these pages alone."""
+    said = {
+        "show": {"resourceUri": f"ui://{name}/show"},
+        "hide": {"resourceUri": f"ui://{name}/hide"},
+        "shared": {"resourceUri": "ui://shared/page"},
+        "refresh": {"resourceUri": f"ui://{name}/show", "visibility": ["app"]},
+    }
+    return [{"name": tool, "inputSchema": ANY, "_meta": {"ui": ui, "x": 1}} for tool, ui in said.items()]
 
-    def __init__(self, name: str, log: Path) -> None:
+
+class Recorder(Server[dict[str, Any]]):
+    """The server; `name` is in every echo, so that a test knows which of several recorders answered.
+
+    `pages`: it has tools with pages, too.
+    """
+
+    def __init__(self, name: str, log: Path, *, pages: bool = False) -> None:
         super().__init__(name, version="1", instructions=f"These are the instructions of {name}.")
         self._log = log
+        self._with_pages = with_pages(name) if pages else []
+        self._echoes = {*ECHOES, *(tool["name"] for tool in self._with_pages)}
         self._released: dict[str, anyio.Event] = {}
         self.middleware.append(self._answer)
 
@@ -131,7 +147,7 @@ class Recorder(Server[dict[str, Any]]):
         params = ctx.params or {}
         if ctx.method in LISTS:
             key, listed = LISTS[ctx.method]
-            return self._result(ctx, {key: listed})
+            return self._result(ctx, {key: listed + self._with_pages if key == "tools" else listed})
         if ctx.method == "tools/call":
             return self._result(ctx, await self._call(ctx, params["name"], params.get("arguments") or {}, params))
         if ctx.method == "resources/read":
@@ -151,7 +167,7 @@ class Recorder(Server[dict[str, Any]]):
         arguments: Mapping[str, Any],
         params: Mapping[str, Any],
     ) -> dict[str, Any]:
-        if tool in ECHOES:
+        if tool in self._echoes:
             echoed = {"server": self.name, "tool": tool, "arguments": arguments, "_meta": params.get("_meta")}
             return {**_text(json.dumps(echoed)), "structuredContent": echoed}
         if tool == "wait":
@@ -211,12 +227,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--log", type=Path, required=True, help="where every message is written down")
     parser.add_argument("--name", default="recorder")
+    parser.add_argument("--pages", action="store_true", help="have tools with pages of a user interface")
     parser.add_argument("--until", type=Path, help="do nothing before this file exists")
     parser.add_argument("--http", type=int, metavar="PORT", help="serve http://127.0.0.1:PORT/mcp instead of stdio")
     arguments = parser.parse_args()
     if arguments.until is not None:
         anyio.run(_exists, arguments.until)
-    server = Recorder(arguments.name, arguments.log)
+    server = Recorder(arguments.name, arguments.log, pages=arguments.pages)
     if arguments.http is None:
         anyio.run(_stdio, server)
     else:
