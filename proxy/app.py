@@ -21,13 +21,14 @@ from proxy.config.load import Loaded
 from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, ScopeState, disconnected
+from proxy.core.self_description import NAME
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
 from proxy.face.http import http_app
 from proxy.face.identity import Identity
 from proxy.face.lifetimes import Lifetimes
-from proxy.face.server import NAME, ProxyServer
+from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.calling import Calling
@@ -37,6 +38,7 @@ from proxy.gateway.gate import Gate
 from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
 from proxy.gateway.invoking import Invoking
+from proxy.gateway.list_reads import ListReads
 from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import Publishing
 from proxy.gateway.rounds import Rounds
@@ -72,6 +74,7 @@ class Running:
     identity: Identity
     clients: ClientRegistry
     lifetimes: Lifetimes
+    reads: ListReads
     masker: Masker
     tasks: anyio.abc.TaskGroup
     _waiting: Mapping[str, Server | None] = field(default_factory=dict[str, Server | None])
@@ -89,7 +92,6 @@ class Running:
         self._tell(before, loaded, now.waiting)
         await self.pool.adopt(now.servers, now.unstartable)
         self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
-        self.server.refit()
         await self.gate.refit()
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
             self.pool.hold(None, _eager(loaded, now.servers, shared=True))
@@ -188,13 +190,14 @@ async def running(
         unstartable = in_force(loaded, loaded).unstartable
         pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
         gate = Gate(policy, pool, store, settings, eager)
-        listing, files, idling = Listing(gate), FolderFiles(), Idling(gate, time.monotonic)
+        reads, files, idling = ListReads(), FolderFiles(), Idling(gate, time.monotonic)
         rounds = Rounds(settings, tasks)
         forwarding = Forwarding(gate, rounds, idling)
         runner = Runner(gate, forwarding, time.monotonic, masker.mask)
         hooks = Hooks(gate, runner, tasks)
         subscriptions = Subscriptions(gate, forwarding, pool, clients, tasks)
-        announcer = Announcer(gate, clients, tasks, subscriptions.refresh)
+        announcer = Announcer(gate, clients, tasks, subscriptions.refresh, reads)
+        listing = Listing(gate, announcer, reads)
         calling = Calling(
             gate=gate,
             listing=listing,
@@ -235,7 +238,12 @@ async def running(
         idling.on_gone = partial(hooks.ended, reason="idle")
         pool.on_update = subscriptions.updated
         clients.on_wish = lambda scope, uris: subscriptions.wish(Subscriber(scope, "modern", ""), uris)
-        clients.on_part = lambda scope, connection: subscriptions.forget(Subscriber(scope, "handshake", connection))
+
+        def on_disconnect(scope: ScopeId, connection: str) -> None:
+            reads.give_up(scope, connection)
+            subscriptions.forget(Subscriber(scope, "handshake", connection))
+
+        clients.on_part = on_disconnect
         tasks.start_soon(announcer.run)
         tasks.start_soon(idling.run, announcer.announce)
         async with pool.running():
@@ -256,6 +264,7 @@ async def running(
                 identity=identity,
                 clients=clients,
                 lifetimes=lifetimes,
+                reads=reads,
                 masker=masker,
                 tasks=tasks,
             )

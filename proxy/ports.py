@@ -8,14 +8,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from proxy.core.catalogue import Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json, Offer
+from proxy.core.protocol import Era
 from proxy.core.run import Run
-from proxy.core.scope import ScopeId, ScopeState
+from proxy.core.scope import ScopeId, ScopeState, client_key
 from proxy.core.server import Server
 
 ServerState: TypeAlias = Literal["idle", "starting", "ready", "failed", "stopped"]
-Era: TypeAlias = Literal["handshake", "modern"]
-"""Protocol revisions up to 2025-11-25, or 2026-07-28."""
-
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 """The lists that can change; each has a `notifications/{kind}/list_changed` of its own."""
 
@@ -96,6 +94,11 @@ class Caller(NamedTuple):
     client: str
     channel: Channel
     version: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it apart from other clients of its scope."""
+        return client_key(self.connection, self.client, self.version)
 
 
 class Link(Protocol):
@@ -304,6 +307,10 @@ class Notifier(Protocol):
         self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
     ) -> None:
         """Tell every client of `scope` of that era, except the connection `but`, or `only` one."""
+        ...
+
+    def hears_of_tools(self, caller: Caller) -> bool:
+        """Whether `caller` is told of changes of its list of tools: in the modern era, by a stream that it opened."""
         ...
 
     def updated(self, subscriber: "Subscriber", params: Json) -> None:

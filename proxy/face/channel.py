@@ -9,12 +9,14 @@ from mcp.shared.inbound import validate_mcp_param_headers
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, INVALID_REQUEST, LOG_LEVEL_META_KEY
 from starlette.requests import Request
 
-from proxy.core.capabilities import LEVELS, lacking, refusal, severe_enough
+from proxy.core.capabilities import lacking, refusal
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json
+from proxy.core.log_levels import LEVELS, severe_enough
+from proxy.core.protocol import Era
 from proxy.face import raw
 from proxy.face.clients import LIST_CHANGED
-from proxy.ports import Era, ListKind
+from proxy.ports import ListKind
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 

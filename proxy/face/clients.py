@@ -5,7 +5,7 @@ To handshake-era connections it goes on their own stream, to modern clients on t
 
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import structlog
@@ -13,7 +13,6 @@ from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
     ListenHandler,
     PromptsListChanged,
     ResourcesListChanged,
@@ -23,11 +22,13 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-from proxy.core.capabilities import lacking, refusal, severe_enough
+from proxy.core.capabilities import lacking, refusal
 from proxy.core.inventory import Json
-from proxy.core.scope import ScopeId
+from proxy.core.log_levels import severe_enough
+from proxy.core.protocol import Era
+from proxy.core.scope import ScopeId, client_key
 from proxy.face import raw
-from proxy.ports import Era, ListKind, Subscriber
+from proxy.ports import Caller, ListKind, Subscriber
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -62,17 +63,51 @@ class _Peer:
         self.sending = False
 
 
-class _Listening:
-    """The listen streams of one scope, with the resources that each subscribes to."""
+class _Bus:
+    """The SDK's `SubscriptionBus` of one scope, which hands events over at once."""
 
     def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
+        self._listeners: dict[object, Callable[[ServerEvent], None]] = {}
+
+    def deliver(self, event: ServerEvent) -> None:
+        """Give an event to every stream, each of which writes it in its own task."""
+        for listener in list(self._listeners.values()):
+            listener(event)
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Give an event to every stream."""
+        self.deliver(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Have `listener` called with each event; what is returned ends that."""
+        token = object()
+        self._listeners[token] = listener
+
+        def unsubscribe() -> None:
+            self._listeners.pop(token, None)
+
+        return unsubscribe
+
+
+class _ListenStream(NamedTuple):
+    """What one listen stream is for: whose it is (`client_key`), and what it wants to hear of."""
+
+    client: str
+    tools: bool
+    uris: frozenset[str]
+
+
+class _Listening:
+    """The listen streams of one scope."""
+
+    def __init__(self) -> None:
+        self.bus = _Bus()
         self.handler = ListenHandler(self.bus)
-        self.streams: dict[object, frozenset[str]] = {}
+        self.streams: dict[object, _ListenStream] = {}
 
     @property
     def uris(self) -> frozenset[str]:
-        return frozenset(uri for uris in self.streams.values() for uri in uris)
+        return frozenset(uri for stream in self.streams.values() for uri in stream.uris)
 
 
 class ClientRegistry:
@@ -159,8 +194,9 @@ class ClientRegistry:
     ) -> SubscriptionsListenResult:
         """Serve one `subscriptions/listen` stream (2026-07-28): news of its own scope alone."""
         listening = self._listening.setdefault(scope, _Listening())
-        stream = object()
-        listening.streams[stream] = frozenset(params.notifications.resource_subscriptions or ())
+        stream, wanted = object(), params.notifications
+        uris = frozenset(wanted.resource_subscriptions or ())
+        listening.streams[stream] = _ListenStream(key_of(ctx), bool(wanted.tools_list_changed), uris)
         try:
             await self.on_wish(scope, listening.uris)
             return await listening.handler(ctx, params)
@@ -184,6 +220,15 @@ class ClientRegistry:
         for connection, peer in self._peers.get(scope, {}).items():
             if connection != but and only in (None, connection):
                 self._post(peer, LIST_CHANGED[kind], LIST_CHANGED[kind], {})
+
+    def hears_of_tools(self, caller: Caller) -> bool:
+        """Whether `caller` is told of changes of its list of tools: in the modern era, by a stream that it opened."""
+        if caller.era == "handshake":
+            return True
+        listening = self._listening.get(caller.scope)
+        return listening is not None and any(
+            stream.tools and stream.client == caller.key for stream in listening.streams.values()
+        )
 
     def updated(self, subscriber: Subscriber, params: Json) -> None:
         """Tell one subscriber that a resource was updated."""
@@ -227,7 +272,7 @@ class ClientRegistry:
 
     def _publish(self, scope: ScopeId, event: ServerEvent) -> None:
         if (listening := self._listening.get(scope)) is not None:
-            self._tasks.start_soon(listening.bus.publish, event)
+            listening.bus.deliver(event)
 
     def _post(self, peer: _Peer, key: str, method: str, params: Json) -> None:
         """Have a message sent; one that waits under the same key is replaced."""
@@ -256,6 +301,18 @@ class ClientRegistry:
             log.debug("client.not_told", reason=str(error))
         finally:
             peer.sending = False
+
+
+def key_of(ctx: ServerRequestContext[Any, Any], connection: str | None = None) -> str:
+    """What tells the client of a request apart from others of its scope."""
+    name, version = name_of(ctx)
+    return client_key(connection, name, version)
+
+
+def name_of(ctx: ServerRequestContext[Any, Any]) -> tuple[str, str]:
+    """What the client of a request calls itself, and its version; empty where it does not say."""
+    client = ctx.session.client_params
+    return ("", "") if client is None else (client.client_info.name, client.client_info.version)
 
 
 async def _nothing(_scope: ScopeId, _uris: frozenset[str]) -> None:

@@ -175,20 +175,22 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def serve_http(app: Starlette, bound: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve `app` until cancelled; requests in work then have `GRACE` seconds."""
+async def serve_http(
+    app: Starlette, bound: socket.socket, on_ready: Callable[[], None], on_stop: Callable[[], None]
+) -> None:
+    """Serve `app` until cancelled, when `on_stop` is called; requests in work then have `GRACE` seconds."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE, ws="none"
     )
     server = _Uvicorn(config)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch, server, on_ready)
+        tasks.start_soon(_watch, server, on_ready, on_stop)
         with anyio.CancelScope(shield=True):
             await server.serve(sockets=[bound])
         tasks.cancel_scope.cancel()
 
 
-async def _watch(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
+async def _watch(server: uvicorn.Server, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
     try:
         while not server.started:  # noqa: ASYNC110 - as said below
             await anyio.sleep(0.01)  # uvicorn has no event for it
@@ -196,5 +198,6 @@ async def _watch(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
         await anyio.sleep_forever()
     finally:
         server.should_exit = True
+        on_stop()
         for name in ("uvicorn.error", "mcp"):  # that requests end with the program is no error
             logging.getLogger(name).setLevel(logging.CRITICAL)

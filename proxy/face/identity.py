@@ -4,12 +4,12 @@ from typing import Any
 
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
+from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId
-from proxy.ports import Era
 
 SESSION_HEADER = "mcp-session-id"
 STDIO_CONNECTION = "stdio"
@@ -36,14 +36,17 @@ class Identity:
         """The scope of a request.
 
         Raises:
-            MCPError: -32022 for a modern request that carries nothing to keep state by, with the handshake versions
-                as `supported`, by which clients of both eras choose the handshake.
+            MCPError: for a modern request that carries nothing to keep state by. -32022 has the handshake versions as
+                `supported`, by which clients of both eras choose the handshake. `server/discover` is refused as an
+                unknown method (-32601), as a server of sessions does: some clients take -32022 there as fatal.
         """
         request: Request | None = ctx.request
         if request is None:
             if self._own is None:
                 raise RuntimeError("a request without HTTP where HTTP alone is served")
             return self._own
+        if ctx.method == "server/discover" and self._keeps_no_state(request):
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
         return self.http_scope(request, ctx.protocol_version, request.headers.get(SESSION_HEADER))
 
     def opening(self, ctx: ServerRequestContext[Any, Any]) -> ScopeId:
@@ -73,6 +76,11 @@ class Identity:
             "(any name), a bearer token, or the initialize handshake",
             {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": version},
         )
+
+    @staticmethod
+    def _keeps_no_state(request: Request) -> bool:
+        """Whether a modern request carries nothing to keep state by."""
+        return "namespace" not in request.path_params and principal_of(request) is None
 
     def connection(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
         """The handshake-era connection that a request came on; None in the modern era."""

@@ -14,14 +14,9 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     SERVER_INFO_META_KEY,
-    CompletionsCapability,
-    LoggingCapability,
-    PromptsCapability,
-    ResourcesCapability,
     ServerCapabilities,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
-    ToolsCapability,
 )
 from mcp_types.methods import CACHEABLE_METHODS, CLIENT_REQUESTS, validate_client_request
 from starlette.requests import Request
@@ -30,11 +25,10 @@ from proxy import __version__
 from proxy.core.capabilities import ANYTHING
 from proxy.core.errors import ProxyError, Rejection, Unknown
 from proxy.core.inventory import Json, is_json, without_lone_surrogates
-from proxy.core.published import EXTENSION
 from proxy.core.scope import ScopeId, connected
-from proxy.core.wording import INSTRUCTIONS
+from proxy.core.self_description import NAME, capabilities, discover_result, initialize_result
 from proxy.face.channel import RequestChannel, declared_by
-from proxy.face.clients import ClientRegistry
+from proxy.face.clients import ClientRegistry, name_of
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
 from proxy.face.lifetimes import Lifetimes
 from proxy.gateway.calling import Calling
@@ -46,7 +40,6 @@ from proxy.ports import Caller
 
 log = structlog.stdlib.get_logger("proxy.face")
 
-NAME = "mcp-skill-proxy"
 RESOURCE_NOT_FOUND = -32002
 """The handshake era's code for a resource that does not exist (2025-11-25, server/resources)."""
 
@@ -85,8 +78,8 @@ class ProxyServer(Server[dict[str, Any]]):
         self._gate = gate
         self._clients = clients
         self._lifetimes = lifetimes
-        self.refit()
         self._answers: dict[str, Answer] = {
+            "server/discover": self._discover,
             "tools/list": _list("tools", listing.tools),
             "tools/call": calling.call,
             "resources/list": _list("resources", listing.resources),
@@ -112,26 +105,8 @@ class ProxyServer(Server[dict[str, Any]]):
         *,
         protocol_version: str | None = None,  # noqa: ARG002
     ) -> ServerCapabilities:
-        """What something behind us can answer; every list says that it changes, or clients would not read it again.
-
-        All of it is answered to everybody: after a change of the configuration more may be there than was declared, or
-        less.
-        """
-        catalogue = self._gate.policy.catalogue
-        if not catalogue.skills:
-            return ServerCapabilities(tools=ToolsCapability(list_changed=True))
-        return ServerCapabilities(
-            tools=ToolsCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True, subscribe=True),
-            prompts=PromptsCapability(list_changed=True),
-            completions=CompletionsCapability(),
-            logging=LoggingCapability() if catalogue.needed else None,
-            extensions={EXTENSION: {"directoryRead": True}},
-        )
-
-    def refit(self) -> None:
-        """Tell new clients what the configuration in force offers."""
-        self.instructions = INSTRUCTIONS if self._gate.policy.catalogue.skills else None
+        """What something behind us can answer."""
+        return ServerCapabilities.model_validate(capabilities(self._gate.policy.catalogue, self._gate.settings.publish))
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware: our own methods are answered here, the rest by the SDK."""
@@ -149,7 +124,7 @@ class ProxyServer(Server[dict[str, Any]]):
             if answer is None or ctx.request_id is None or not _exists(ctx):
                 if ctx.method == "notifications/roots/list_changed":
                     self._gate.upstreams.roots_changed(scope)
-                return self._for(scope, await call_next(ctx))
+                return await call_next(ctx)
             params: Json = ctx.params or {}
             if ctx.method not in OF_SKILLS and not _is_plain_call(ctx.method, params):
                 validate_client_request(ctx.method, ctx.protocol_version, params)
@@ -166,24 +141,23 @@ class ProxyServer(Server[dict[str, Any]]):
             await self._lifetimes.ended(scope)
 
     async def _initialize(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """On stdio, servers of skills that are active from the start begin now, told what this client can be asked.
+        """Answer `initialize` once the SDK has negotiated the revision.
 
-        The SDK's models of the handshake era leave extensions out.
+        On stdio, servers of skills that are active from the start begin now, told what this client can be asked.
         """
         result = await call_next(ctx)
-        scope = self._identity.scope(ctx) if ctx.request is None else None
-        if scope is not None:
+        scope = self._identity.opening(ctx)
+        if ctx.request is None:
             declared = (ctx.params or {}).get("capabilities")
             await self._greet(scope, declared if is_json(declared) else {})
-        if isinstance(result, dict) and (extensions := self.get_capabilities().extensions):
-            result = {**result, "capabilities": {**result["capabilities"], "extensions": extensions}}
-        return self._for(self._identity.opening(ctx), result)
+        if not is_json(result):
+            return result
+        catalogue, whole = self._gate.catalogue(scope), self._gate.policy.catalogue
+        return initialize_result(result["protocolVersion"], catalogue, whole, self._gate.settings.publish)
 
-    def _for(self, scope: ScopeId, result: HandlerResult) -> HandlerResult:
-        """What the SDK says of us, without a word on `SKILL` to a scope that has none."""
-        if isinstance(result, dict) and "instructions" in result and not self._gate.catalogue(scope).skills:
-            return {key: value for key, value in result.items() if key != "instructions"}
-        return result
+    async def _discover(self, caller: Caller, _params: Mapping[str, Any]) -> dict[str, Any]:
+        catalogue, whole = self._gate.catalogue(caller.scope), self._gate.policy.catalogue
+        return discover_result(catalogue, whole, self._gate.settings.publish)
 
     async def _greet(self, scope: ScopeId, capabilities: Json) -> None:
         self._clients.declare(scope, capabilities)
@@ -216,14 +190,14 @@ class ProxyServer(Server[dict[str, Any]]):
         return RequestChannel(ctx, "handshake", *known)
 
     def _caller(self, scope: ScopeId, ctx: Context, channel: RequestChannel) -> Caller:
-        client = ctx.session.client_params
+        client, version = name_of(ctx)
         return Caller(
             scope=scope,
             era=channel.era,
             connection=self._identity.connection(ctx),
-            client=client.client_info.name if client is not None else "",
+            client=client,
             channel=channel,
-            version=client.client_info.version if client is not None else "",
+            version=version,
         )
 
     async def _set_level(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from proxy.core.inventory import is_json
 from proxy.core.namespaced import exposed_entry
 from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, has_file, paths, published, served, uri_of
 from proxy.core.skill_answers import prompt
-from proxy.gateway.forwarding import INVALID_PARAMS, Forwarding
+from proxy.gateway.forwarding import INVALID_PARAMS, METHOD_NOT_FOUND, Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.guides import guide_of
 from proxy.gateway.listing import Listing
@@ -52,7 +52,7 @@ class Publishing:
         if found is None:
             return await self._forwarding.read_resource(caller, params)
         skill, path = found
-        if not has_file(skill, path):
+        if not has_file(skill, path) or not self._gate.settings.publish.files:
             raise Unknown(f"Unknown resource: {uri}", uri)
         try:
             content = await self._files.read(skill, path)
@@ -68,7 +68,7 @@ class Publishing:
             Rejection, ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.get_prompt`.
         """
         skill = self._gate.catalogue(caller.scope).by_prompt.get(params["name"])
-        if skill is None:
+        if skill is None or not self._gate.settings.publish.prompts:
             return await self._forwarding.get_prompt(caller, params)
         return prompt(skill, await guide_of(skill, self._files))
 
@@ -80,9 +80,10 @@ class Publishing:
             Rejection, ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.complete`.
         """
         catalogue, ref = self._gate.catalogue(caller.scope), params["ref"]
-        if ref.get("type") == "ref/prompt" and ref.get("name") in catalogue.by_prompt:
+        ours = catalogue.by_prompt if self._gate.settings.publish.prompts else ()
+        if ref.get("type") == "ref/prompt" and ref.get("name") in ours:
             return {"completion": {"values": []}}
-        if ref.get("uri") != TEMPLATE:
+        if ref.get("uri") != TEMPLATE or not self._gate.settings.publish.resources:
             return await self._forwarding.complete(caller, params)
         argument, context = params["argument"], params.get("context")
         given = context.get("arguments") if is_json(context) else None
@@ -98,8 +99,9 @@ class Publishing:
         """Run `skills/list`: the entries of a page of the skills that the caller may use, those of servers last.
 
         Raises:
-            Rejection: the cursor is none of ours.
+            Rejection: the cursor is none of ours, or the extension is turned off.
         """
+        self._check_extension("skills/list")
         theirs = await self._listing.skills(caller)
         ours = [skill for skill in self._gate.catalogue(caller.scope).skills if served(skill)]
         page, more = _page([*ours, *theirs], params)
@@ -121,6 +123,7 @@ class Publishing:
             Rejection: the caller may use no skill with that URI; or as `Forwarding.get_skill`.
             ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.get_skill`.
         """
+        self._check_extension("skills/get")
         uri = _uri(params)
         found = published(self._gate.catalogue(caller.scope), uri)
         if found is None or found[1] != DOCUMENT:
@@ -138,12 +141,22 @@ class Publishing:
                 `Forwarding.read_folder`.
             ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.read_folder`.
         """
+        self._check_extension("resources/directory/read")
         found = published(self._gate.catalogue(caller.scope), _uri(params))
         children = None if found is None else _children(*found)
         if children is None:
             return await self._forwarding.read_folder(caller, params)
         page, more = _page(children, params)
         return {"resources": page, **more}
+
+    def _check_extension(self, method: str) -> None:
+        """Refuse a method of the skills extension as one that does not exist, where that is turned off.
+
+        Raises:
+            Rejection: it is.
+        """
+        if not self._gate.settings.publish.extension:
+            raise Rejection(METHOD_NOT_FOUND, "Method not found", method)
 
 
 def _uri(params: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from proxy.core.capabilities import QUESTIONS, lacking, refusal, relayed
+from proxy.core.capabilities import QUESTIONS, askable, lacking, refusal
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json
 from proxy.core.settings import Settings
@@ -82,7 +82,7 @@ class Rounds:
             if (call := kept.get("call")) is not None:
                 return await self._resume(call, caller, purpose, params)
             params = {key: value for key, value in params.items() if key != "requestState"} | kept
-        if link.asks and relayed(caller.channel.capabilities):
+        if link.asks and askable(caller.channel.capabilities):
             held = _Held(self._wait)
             self._tasks.start_soon(held.run, partial(way.of(held).send, params))
             return await self._await(held, caller, purpose)
@@ -95,7 +95,7 @@ class Rounds:
 
         A modern client is asked in results, and comes back for `resumed`: the work goes on behind its requests.
         """
-        if caller.era == "handshake" or not relayed(caller.channel.capabilities):
+        if caller.era == "handshake" or not askable(caller.channel.capabilities):
             return await work(caller)
         held = _Held(self._wait)
         self._tasks.start_soon(held.run, partial(work, caller._replace(channel=held)))

@@ -5,20 +5,23 @@ from typing import Any
 
 import structlog
 
-from proxy.core import hook_answers, skill_answers, wording
+from proxy.core import activation_answer, hook_answers, skill_answers, wording
+from proxy.core.activation_answer import ActivationContent
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import decide
 from proxy.core.errors import Unreadable
+from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.relations import required, told
-from proxy.core.scope import ScopeState, relists
+from proxy.core.scope import ScopeState
 from proxy.core.skill_tool import ALIASES, actions
-from proxy.core.wording import Brought, Instructions, Problem
+from proxy.core.wording import Problem
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.finding import Finding
 from proxy.gateway.gate import Gate
 from proxy.gateway.guides import guide_of
 from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
+from proxy.gateway.list_reads import ExpectedRead
 from proxy.gateway.listing import Listing
 from proxy.gateway.stages import Stages
 from proxy.ports import Caller, SkillFiles
@@ -76,17 +79,17 @@ class Skills:
         if action == "offload":
             return await self._offload(caller, stages, wanted)
         if skill is None:
-            return wording.skill_not_found(action, wanted, catalogue, state.active)
+            return wording.skill_not_found(wanted, catalogue)
         if action == "activate":
             return await self._activate(caller, stages, wanted)
         with self._idling.use(caller.scope, [wanted]):
             return await self._read(caller, skill, arguments, state)
 
     async def _activate(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
-        """Make a skill active, then wait for its servers; the notice goes out before the result."""
+        """Make a skill active, then wait for its servers; the notice goes out before the result, which is held."""
         gate = self._gate
         with self._idling.use(caller.scope, [wanted]):
-            async with self._announcer.one_change(caller):
+            async with self._announcer.one_held_change(caller) as read:
                 change = await self._hooks.activate(caller, stages, wanted)
                 # The configuration may change while servers are waited for, and has perhaps since the skill was found.
                 if wanted in change.after.active and wanted in gate.catalogue(caller.scope).by_id:
@@ -94,54 +97,62 @@ class Skills:
         state, catalogue = await gate.state(caller.scope), gate.catalogue(caller.scope)
         skill = catalogue.by_id.get(wanted)
         if skill is None:
-            return wording.skill_not_found("activate", wanted, catalogue, state.active)
+            return wording.skill_not_found(wanted, catalogue)
         if change.failed is not None:
             return hook_answers.not_begun(wanted, change.failed, state.active)
         if change.blocked is not None:
-            return skill_answers.blocked("activate", wanted, change.blocked, catalogue, state.active)
+            return skill_answers.blocked(wanted, change.blocked, catalogue, state.active)
         again = wanted in change.before.active
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
-        answer = await self._activation(caller, skill, change.before, state, again=again)
+        answer = await self._activation(caller, skill, change.before, read, again=again)
         return hook_answers.with_unended(answer, change.unended)
 
     async def _activation(
-        self, caller: Caller, skill: Skill, before: ScopeState, state: ScopeState, *, again: bool
+        self, caller: Caller, skill: Skill, before: ScopeState, read: ExpectedRead, *, again: bool
     ) -> dict[str, Any]:
-        """What is told of an activation: the skill's guide, its tools and those of the skills that came with it."""
-        text = await guide_of(skill, self._files)  # first: all else is of one moment, and that is the last
+        """What is told of an activation; `read`: what the caller has read of its list since it was changed."""
+        guide = await guide_of(skill, self._files)  # first: all else is of one moment, and that is the last
+        call_route = await self._listing.has_call_route(caller)
+        state = await self._gate.state(caller.scope)
+        content = self._content(caller, skill, before, state, guide)
+        if again:
+            return activation_answer.activation_again(skill, content, state.active, call_route=call_route)
+        listed = read.version >= state.tools_version
+        return activation_answer.activation(skill, content, state.active, listed=listed, call_route=call_route)
+
+    def _content(
+        self, caller: Caller, skill: Skill, before: ScopeState, state: ScopeState, guide: str
+    ) -> ActivationContent:
+        """What an activation brings: of the skill, and of those that came with it."""
         gate, catalogue = self._gate, self._gate.catalogue(caller.scope)
         needed = required(catalogue, skill.id)
         told_of = [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]
         offers = gate.upstreams.inventory(caller.scope)
         exposed = gate.sight(caller.scope, state.active).view.tools
         granted = decide(catalogue, told_of, offers).tools
-        brought = Brought(
-            guide=text,
+        return ActivationContent(
+            guide=guide,
             tools=[route for name, route in exposed.items() if name in granted],
             instructions=[
-                Instructions(server, text)
+                (server, text)
                 for server in catalogue.servers_of(told_of)
                 if server in offers and (text := offers[server].instructions)
             ],
             problems=self._problems(catalogue, told_of, caller),
-            besides=skill_answers.besides(skill, needed, [one for one in before.active if one not in state.active]),
-        )
-        schemas, call_route = not relists(state, caller.connection), self._listing.shows_call_route(caller)
-        return wording.activation(
-            skill, brought, state.active, again=again, with_schemas=schemas, call_route=call_route
+            notes=skill_answers.notes(skill, needed, [one for one in before.active if one not in state.active]),
         )
 
     async def _offload(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
-        async with self._announcer.one_change(caller):
+        async with self._announcer.one_held_change(caller):
             change = await self._hooks.offload(caller, stages, wanted)
-        current = (await self._gate.state(caller.scope)).active
+        current, catalogue = (await self._gate.state(caller.scope)).active, self._gate.catalogue(caller.scope)
         if change.blocked is not None:
-            catalogue = self._gate.catalogue(caller.scope)
-            return skill_answers.blocked("offload", wanted, change.blocked, catalogue, current)
+            return skill_answers.blocked(wanted, change.blocked, catalogue, current)
         for skill in change.gone:
             log.info("skill.offloaded", skill=skill, scope=str(caller.scope))
         with_it = [skill for skill in change.gone if skill != wanted]
-        answer = wording.offloading(wanted, current, was_active=wanted in change.gone, besides=with_it)
+        gone, exists = wanted in change.gone, wanted in catalogue.by_id
+        answer = wording.offloading(wanted, current, exists=exists, was_active=gone, besides=with_it)
         return hook_answers.with_unended(answer, change.unended)
 
     async def _read(
@@ -150,21 +161,17 @@ class Skills:
         if tool := arguments.get("tool"):
             return await self._read_tool(caller, skill, str(tool))
         if path := arguments.get("path"):
-            return await self._read_file(skill, str(path), state)
+            return await self._read_file(skill, str(path))
         return skill_answers.guide(skill, await guide_of(skill, self._files), state.active)
 
-    async def _read_file(self, skill: Skill, path: str, state: ScopeState) -> dict[str, Any]:
+    async def _read_file(self, skill: Skill, path: str) -> dict[str, Any]:
         """What is at a path of a skill; only the files that it is known to have can be asked for."""
         files = () if skill.folder is None else skill.folder.files
         wanted = path.rstrip("/").removeprefix("./")
         one = None if skill.folder is None else skill.folder.by_path.get(wanted)
         if one is None:
             inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]
-            return (
-                skill_answers.folder(skill, wanted, inside, state.active)
-                if inside
-                else skill_answers.no_file(skill, path)
-            )
+            return skill_answers.folder(skill, wanted, inside) if inside else skill_answers.no_file(skill, path)
         if one.size > skill_answers.READ_LIMIT:
             return skill_answers.too_large(skill, one)
         try:
@@ -173,7 +180,7 @@ class Skills:
             return skill_answers.unreadable(skill, one.path, error.reason)
         if len(content) > skill_answers.READ_LIMIT:  # it has grown since
             return skill_answers.too_large(skill, one._replace(size=len(content)))
-        return skill_answers.file(skill, one.path, content, state.active)
+        return skill_answers.file(skill, one.path, content)
 
     async def _read_tool(self, caller: Caller, skill: Skill, tool: str) -> dict[str, Any]:
         await self._servers_of([skill.id], caller)
@@ -181,12 +188,12 @@ class Skills:
         inventory = self._gate.upstreams.inventory(caller.scope)
         granted = decide(catalogue, [skill.id], inventory).tools
         seen = decide(catalogue, [*state.active, skill.id], inventory).tools  # as it would be beside what is active
-        tools = {name: route for name, route in seen.items() if name in granted}
+        tools = {name: r for name, r in seen.items() if name in granted and not is_for_pages_only(r.definition)}
         route = tools.get(tool) or next((r for r in tools.values() if r.original == tool), None)
         if route is None:
             problems = self._problems(catalogue, [skill.id], caller)
             return wording.tool_not_in_skill(skill, tool, tools, problems)
-        return wording.tool_schema(skill, state.active, route)
+        return activation_answer.tool_schema(skill, route)
 
     async def _servers_of(self, skills: Collection[str], caller: Caller) -> None:
         servers = self._gate.catalogue(caller.scope).servers_of(skills)

@@ -42,7 +42,8 @@ class Subscriptions:
             Rejection: the server refuses.
         """
         uri: str = params["uri"]
-        if _file_of_a_skill(self._gate.catalogue(caller.scope), uri) is not None:
+        file = _file_of_a_skill(self._gate.catalogue(caller.scope), uri)
+        if file is not None and self._gate.settings.publish.files:
             self._wishes.setdefault(_subscriber(caller), set()).add(uri)
             return {}
         source = await self._forwarding.source(caller.scope, uri)

@@ -89,7 +89,7 @@ async def test_the_proxy_can_be_at_home_on_ipv6(tmp_path: Path, launch: Launch, 
         pytest.skip("this machine has no IPv6")
     proxy = launch(config(tmp_path), "--host", "::1")
     assert proxy.url.startswith("http://[::1]:")
-    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL"]
+    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL", "SKILL_CALL"]
 
 
 def padded(size: int) -> bytes:

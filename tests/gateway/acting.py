@@ -18,9 +18,9 @@ from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import Settings, every_kind
 from proxy.core.steps import Call, Parallel, Steps, Workflow
 from proxy.gateway.gate import Gate
-from proxy.ports import Caller
+from proxy.ports import Caller, Notifier
 from proxy.store.memory import MemoryStore
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, QUIET
 from tests.gateway.wired import Wired, wired
 from tests.gateway.world import SCOPE, Channel, Server, Servers
 
@@ -205,8 +205,8 @@ class World:
 
 
 def client(channel: Channel | None = None, scope: ScopeId = SCOPE, **more: Any) -> Caller:
-    """A handshake-era client."""
-    return Caller(scope, "handshake", "own", "", channel or Channel())._replace(**more)
+    """A handshake-era client, which never reads its list again."""
+    return Caller(scope, "handshake", "own", QUIET, channel or Channel())._replace(**more)
 
 
 def modern(channel: Channel | None = None) -> Caller:
@@ -221,7 +221,11 @@ def catalogue_of(skills: Sequence[Skill], **more: Any) -> Catalogue:
 
 @asynccontextmanager
 async def acting(
-    *skills: Skill, settings: Settings | None = None, tick: float = 0.0, **more: Any
+    *skills: Skill,
+    settings: Settings | None = None,
+    tick: float = 0.0,
+    notifier: Notifier | None = None,
+    **more: Any,
 ) -> AsyncGenerator[World]:
     """The world with these skills; nothing in the block may take for ever.
 
@@ -238,7 +242,7 @@ async def acting(
     gate = Gate(policy, servers, MemoryStore(every_kind(10)), settings or Settings(call_route="on"))
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            yield World(gate, wired(gate, tasks, clock), servers, desk, log, tasks, now)
+            yield World(gate, wired(gate, tasks, clock, notifier=notifier), servers, desk, log, tasks, now)
             tasks.cancel_scope.cancel()
 
 

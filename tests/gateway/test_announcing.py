@@ -14,7 +14,8 @@ from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
 from proxy.gateway.announcing import Announcer
 from proxy.gateway.gate import Gate
-from proxy.ports import Era, ListKind, Subscriber
+from proxy.gateway.list_reads import ListReads
+from proxy.ports import Caller, Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
 from tests.core.changes import activated
 from tests.gateway.world import SCOPE, Channel, Servers, caller
@@ -35,6 +36,9 @@ class Notices:
     ) -> None:
         self.told.append((kind, era, but, only))
 
+    def hears_of_tools(self, caller: Caller) -> bool:
+        return True
+
     def updated(self, subscriber: Subscriber, params: Json) -> None: ...
 
 
@@ -46,7 +50,7 @@ def catalogue() -> Catalogue:
 async def activate(channel: Channel, notices: Notices, tasks: anyio.abc.TaskGroup, **settings: str) -> None:
     chosen = Settings(**settings)  # pyright: ignore[reportArgumentType]
     gate = Gate(Policy(catalogue()), Servers({"s": OFFER}), MemoryStore(every_kind(10)), chosen)
-    announcer = Announcer(gate, notices, tasks, anyio.lowlevel.checkpoint)
+    announcer = Announcer(gate, notices, tasks, anyio.lowlevel.checkpoint, ListReads())
     await gate.state(SCOPE)
     async with announcer.one_change(caller(channel)):
         await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "all"))
@@ -82,13 +86,13 @@ async def test_a_caller_that_does_not_read_keeps_nothing_from_the_others():
 
 
 async def test_a_stable_listing_has_no_notices_for_what_is_activated():
-    """Lists of the modern era stay as they are, so nothing is to be told (rule 12)."""
+    """Lists stay as they are in every era, so nothing is to be told (rule 12)."""
     channel, notices = Channel(), Notices()
     async with anyio.create_task_group() as tasks:
-        await activate(channel, notices, tasks, modern_listing="stable")
+        await activate(channel, notices, tasks, listing="stable")
 
-    assert channel.sent
-    assert not [told for told in notices.told if told[1] == "modern"]
+    assert channel.sent == []
+    assert notices.told == []
 
 
 async def test_others_have_their_turns_while_many_scopes_are_told():
@@ -104,7 +108,7 @@ async def test_others_have_their_turns_while_many_scopes_are_told():
             turns += 1
 
     async with anyio.create_task_group() as tasks:
-        announcer = Announcer(gate, Notices(), tasks, anyio.lowlevel.checkpoint)
+        announcer = Announcer(gate, Notices(), tasks, anyio.lowlevel.checkpoint, ListReads())
         for scope in scopes:
             await gate.state(scope)
         tasks.start_soon(others)

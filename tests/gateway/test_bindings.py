@@ -50,6 +50,7 @@ SKILLS = (
 class World:
     gate: Gate
     calling: Calling
+    listing: Listing
     crm: Server
 
     async def activate(self, *skills: str, heap: Json | None = None) -> None:
@@ -85,7 +86,8 @@ async def world() -> AsyncGenerator[World]:
     catalogue = Catalogue(("crm",), Naming({"crm": "crm"}), SKILLS)
     gate = Gate(Policy(catalogue), servers, MemoryStore(every_kind(10)), settings)
     async with anyio.create_task_group() as tasks:
-        yield World(gate, wired(gate, tasks).calling, crm)
+        together = wired(gate, tasks)
+        yield World(gate, together.calling, together.listing, crm)
         tasks.cancel_scope.cancel()
 
 
@@ -104,9 +106,9 @@ async def test_a_bound_argument_is_filled_in_whoever_grants_the_tool(world: Worl
 
 async def test_the_list_shows_the_tool_without_it(world: World):
     """Neither as a property nor as required; without the skill it is there as ever."""
-    plain = {tool["name"]: tool for tool in await Listing(world.gate).tools(caller())}["crm__find"]
+    plain = {tool["name"]: tool for tool in await world.listing.tools(caller())}["crm__find"]
     await world.activate("fixed")
-    bound = {tool["name"]: tool for tool in await Listing(world.gate).tools(caller())}["crm__find"]
+    bound = {tool["name"]: tool for tool in await world.listing.tools(caller())}["crm__find"]
 
     assert plain["inputSchema"] == FIND["inputSchema"]
     assert bound["inputSchema"] == {

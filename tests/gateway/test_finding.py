@@ -10,6 +10,7 @@ from proxy.core.names import Naming
 from proxy.core.profiles import Profile, restricted
 from proxy.gateway.finding import KEPT, Finding
 from proxy.ports import SkillText
+from tests.answers import listed_skills
 from tests.gateway.world import Files
 
 pytestmark = pytest.mark.anyio
@@ -44,8 +45,7 @@ class World:
         return self.search
 
     async def found(self, catalogue: Catalogue = ALL, **arguments: Any) -> list[str]:
-        result = await self.finding.list(catalogue, [], arguments)
-        return [skill["id"] for skill in result["structuredContent"]["skills"]]
+        return listed_skills(await self.finding.list(catalogue, [], arguments))
 
 
 async def test_without_more_all_skills_are_listed_and_nothing_is_searched():

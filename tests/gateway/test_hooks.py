@@ -12,6 +12,7 @@ from proxy.core.catalogue import Allow, Skill
 from proxy.core.scope import ScopeId
 from proxy.core.steps import Call, Parallel
 from proxy.gateway import hooks
+from tests.answers import current_skills
 from tests.gateway.acting import OTHER, Doing, World, acting, call, client, failure, settle, skill, steps, text_of
 from tests.gateway.world import SCOPE, Channel
 
@@ -52,13 +53,13 @@ async def test_hooks_run_in_order_before_the_answer_and_know_the_occasion():
     """What they save is there for the next step, and for the end."""
     async with acting(CASE) as world:
         answer = await world.skill("activate", "case")
-        assert answer["structuredContent"]["current_skills"] == ["case"]
+        assert current_skills(answer) == ["case"]
         activate = {"name": "activate", "skill": "case", "reason": "client"}
         heap = {"case": {"id": 7}}
         assert world.desk.called == [("begin", {"id": 7}), ("two", {"event": activate, "heap": heap})]
         assert (await world.state()).heap == heap
 
-        assert "failed_hooks" not in (await world.skill("offload", "case"))["structuredContent"]
+        assert text_of(await world.skill("offload", "case")) == "skill case offloaded, current skills: []"
         assert world.desk.called[2:] == [("end", {"id": 7, "event": {**activate, "name": "offload"}})]
         assert world.quiet
 
@@ -114,20 +115,10 @@ async def test_a_step_that_fails_makes_the_activation_fail_as_a_whole():
         answer = await world.skill("activate", "case")
 
         assert answer["isError"]
-        assert answer["structuredContent"]["error"] == {
-            "step": "two",
-            "place": "on_activate[1]",
-            "target": "desk/two",
-            "reason": "no room",
-        }
-        assert answer["structuredContent"]["current_skills"] == []
-        assert answer["structuredContent"]["done"][0] == {
-            "step": "begin",
-            "target": "desk/begin",
-            "status": "completed",
-        }
-        assert "step two (on_activate[1], desk/two) failed: no room. Had run, and is not undone: begin." in text_of(
-            answer
+        assert text_of(answer) == (
+            "skill case not activated, current skills: []\n"
+            "Its on_activate hook failed: step two (on_activate[1], desk/two) failed: no room. "
+            "Had run, and is not undone: begin."
         )
         assert await world.active() == ()
         await world.skill("offload", "case")
@@ -158,7 +149,7 @@ async def test_what_is_required_begins_first_and_ends_last():
     async with acting(named("base"), failing) as world:
         world.desk.fails("two")
         answer = await world.skill("activate", "top")
-        assert [done["step"] for done in answer["structuredContent"]["done"]] == ["begin", "two"]
+        assert text_of(answer).endswith(" Had run, and is not undone: begin.")
         assert await world.active() == ()
 
         world.desk.fails("begin")
@@ -172,8 +163,7 @@ async def test_a_hook_that_takes_too_long_is_cancelled_at_its_server():
         world.desk.holds("two")
         answer = await world.skill("activate", "case")
         assert world.desk.cancelled == ["two"]
-        assert answer["structuredContent"]["error"]["step"] == "two"
-        assert "all steps together have 0.05 s" in answer["structuredContent"]["error"]["reason"]
+        assert "step two (on_activate[1], desk/two) failed: all steps together have 0.05 s" in text_of(answer)
         assert await world.active() == ()
         assert world.quiet
 
@@ -310,9 +300,8 @@ async def test_a_failing_end_never_keeps_a_skill_active():
         with capture_logs() as logs:
             answer = await world.skill("offload", "case")
         assert not answer.get("isError")
-        assert "skill case is offloaded, but its on_offload hook failed: step end" in text_of(answer)
-        (failed,) = answer["structuredContent"]["failed_hooks"]
-        assert (failed["skill"], failed["hook"], failed["error"]["reason"]) == ("case", "on_offload", "no pen")
+        why = "step end (on_offload[0], desk/end) failed: no pen."
+        assert f"skill case is offloaded, but its on_offload hook failed: {why}" in text_of(answer)
         assert await world.active() == ()
         told = [entry for entry in logs if entry["event"] == "hook.failed"]
         assert [(entry["hook"], entry["skill"], entry["step"]) for entry in told] == [("offload", "case", "end")]
@@ -532,10 +521,8 @@ async def test_a_start_that_fails_stands_in_the_way_of_the_call_and_is_tried_aga
         world.desk.fails("one", "who are you?")
         answer = await world.skill("activate", "case")
         assert answer["isError"]
-        assert "on_scope_start hook has to run first, and failed: step one (on_scope_start[0], desk/one)" in text_of(
-            answer
-        )
-        assert answer["structuredContent"]["error"]["reason"] == "who are you?"
+        why = "step one (on_scope_start[0], desk/one) failed: who are you?"
+        assert f"on_scope_start hook has to run first, and failed: {why}" in text_of(answer)
         assert world.desk.tools == ["one"]
         del world.desk.does["one"]
         assert not (await world.skill("activate", "case")).get("isError")

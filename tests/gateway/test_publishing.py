@@ -14,14 +14,14 @@ from proxy.core.names import Naming
 from proxy.core.profiles import Policy, Profile
 from proxy.core.published import TEMPLATE
 from proxy.core.scope import ScopeId
-from proxy.core.settings import Settings, every_kind
-from proxy.gateway.forwarding import Forwarding
+from proxy.core.settings import Publish, Settings, every_kind
+from proxy.gateway.forwarding import METHOD_NOT_FOUND, Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
-from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import COMPLETIONS, INVALID_PARAMS, PAGE, Publishing
 from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
+from tests.gateway.wired import wired
 from tests.gateway.world import SCOPE, Files, Server, Servers, caller
 
 pytestmark = pytest.mark.anyio
@@ -61,16 +61,18 @@ class World:
         return [method for method, _ in self.server.asked]
 
 
-async def serving(*skills: Skill) -> AsyncGenerator[World]:
+async def serving(*skills: Skill, publish: Publish | None = None) -> AsyncGenerator[World]:
     naming = Naming({"s": ""}, skills=frozenset(skill.id for skill in skills))
     catalogue = Catalogue(("s",), naming, skills)
     policy = Policy(catalogue, (Profile(namespace="b", allowed=Allow.of(["plain"])), Profile(namespace="*")))
     server = Server({"theirs": True})
-    gate = Gate(policy, Servers({"s": OFFER}, {"s": server}), MemoryStore(every_kind(10)))
+    settings = Settings(publish=publish or Publish())
+    gate = Gate(policy, Servers({"s": OFFER}, {"s": server}), MemoryStore(every_kind(10)), settings)
     files = Files(dict(CONTENTS))
     async with anyio.create_task_group() as tasks:
         forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
-        yield World(Publishing(gate, Listing(gate), forwarding, files), gate, files, server)
+        listing = wired(gate, tasks).listing
+        yield World(Publishing(gate, listing, forwarding, files), gate, files, server)
         tasks.cancel_scope.cancel()
 
 
@@ -333,3 +335,76 @@ async def test_what_is_no_folder_is_refused(world: World, uri: str | None):
         await world.publishing.directory(caller(), {"uri": uri})
 
     assert refused.value.code == INVALID_PARAMS
+
+
+# --- what is not published -------------------------------------------------------------------------------------------
+
+NOTHING = Publish(prompts=False, resources=False, extension=False)
+
+
+def listed(world: World) -> tuple[list[str], list[str], list[str]]:
+    """The prompts, resources and templates that clients see."""
+    sight = world.gate.sight(SCOPE, ["plain"])
+    return (
+        [prompt["name"] for prompt in sight.prompts],
+        [resource["uri"] for resource in sight.resources],
+        [template["uriTemplate"] for template in sight.templates],
+    )
+
+
+async def all_listed() -> tuple[list[str], list[str], list[str]]:
+    """The same where all is published."""
+    (lists,) = [listed(world) async for world in serving(FILED, PLAIN, ODD)]
+    return lists
+
+
+@pytest.mark.parametrize("publish", [Publish(prompts=False), NOTHING])
+async def test_skills_can_be_no_prompts(publish: Publish):
+    """Those of servers are there as ever, under the same names; a skill's is unknown, and has no completions."""
+    prompts = (await all_listed())[0]
+    async for world in serving(FILED, PLAIN, ODD, publish=publish):
+        assert listed(world)[0] == prompts[3:]
+        assert prompts[3:]
+        for name in ("filed", "plain", "unheard-of"):
+            with pytest.raises(Unknown, match=f"^Unknown prompt: {name}$"):
+                await world.publishing.get_prompt(caller(), {"name": name})
+            ref = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "x", "value": ""}}
+            with pytest.raises(Unknown, match=f"^Unknown prompt: {name}$"):
+                await world.publishing.complete(caller(), ref)
+        assert world.asked == []
+        assert await world.publishing.get_prompt(caller(), {"name": "theirs"}) == {"theirs": True}
+
+
+@pytest.mark.parametrize("publish", [Publish(resources=False), NOTHING])
+async def test_skills_can_be_no_resources(publish: Publish):
+    """Neither listed nor completed; their files can still be read where the extension names them, and only there."""
+    _, resources, templates = await all_listed()
+    async for world in serving(FILED, PLAIN, ODD, publish=publish):
+        assert listed(world)[1:] == ([uri for uri in resources if uri == "x:1" or "server.s" in uri], templates[1:])
+        with pytest.raises(Unknown):
+            await world.publishing.complete(caller(), completing("skill", ""))
+        uri = "skill://filed/SKILL.md"
+        if publish.extension:
+            assert (await world.publishing.read_resource(caller(), {"uri": uri}))["contents"][0]["text"] == "# Filed"
+        else:
+            with pytest.raises(Unknown, match=f"Unknown resource: {uri}"):
+                await world.publishing.read_resource(caller(), {"uri": uri})
+        assert world.asked == []
+        assert await world.publishing.read_resource(caller(), {"uri": "x:1"}) == {"theirs": True}
+
+
+@pytest.mark.parametrize("publish", [Publish(extension=False), NOTHING])
+async def test_the_extension_can_be_switched_off(publish: Publish):
+    """Then there is no such method, whatever it is asked about."""
+    async for world in serving(FILED, PLAIN, ODD, publish=publish):
+        for method, params in (
+            (world.publishing.skills, {}),
+            (world.publishing.skill, {"uri": "skill://filed/SKILL.md"}),
+            (world.publishing.directory, {"uri": "skill://filed"}),
+            (world.publishing.skill, {"uri": 5}),
+            (world.publishing.skills, {"cursor": "x"}),
+        ):
+            with pytest.raises(Rejection) as refused:
+                await method(caller(), params)
+            assert (refused.value.code, refused.value.message) == (METHOD_NOT_FOUND, "Method not found")
+        assert world.asked == []

@@ -22,6 +22,22 @@ from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.gateway.idling import Idling
 from proxy.ports import Caller, Status
 from proxy.store.memory import MemoryStore
+from tests.answers import (
+    also_offloaded,
+    available_skills,
+    current_skills,
+    file_told,
+    files_told,
+    guide_told,
+    listed_skills,
+    not_ready,
+    replaced_skills,
+    required_skills,
+    schemas_told,
+    text_of,
+    tools_told,
+    total_listed,
+)
 from tests.gateway.wired import Wired, wired
 from tests.gateway.world import SCOPE, Channel, Files, Server, Servers, caller
 
@@ -93,10 +109,6 @@ async def world() -> AsyncGenerator[World]:
         yield one
 
 
-def text_of(result: dict[str, Any]) -> str:
-    return result["content"][0]["text"]
-
-
 # --- activate --------------------------------------------------------------------------------------------------------
 
 
@@ -106,13 +118,11 @@ async def test_activating_brings_what_the_skill_requires_with_it(world: World):
     with capture_logs() as logs:
         answer = await world.skill("activate", "top", by=caller(channel))
 
-    told = answer["structuredContent"]
-    assert told["current_skills"] == ["pinned", "base", "top"]
-    assert told["guide"] == "Do it."
-    assert told["required_skills"] == ["base"]
-    assert [tool["name"] for tool in told["tools"]] == ["s__read", "s__write"]
-    assert told["server_instructions"] == {"s": "Be gentle."}
-    assert "It requires, and they are active with it: base." in text_of(answer)
+    assert current_skills(answer) == ["pinned", "base", "top"]
+    assert guide_told(answer) == "Do it."
+    assert required_skills(answer) == ["base"]
+    assert tools_told(answer) == ["s__read", "s__write"]
+    assert "\n<server_instructions>Be gentle.</server_instructions>" in text_of(answer)
     assert channel.sent == ["tools"]
     assert [entry["skill"] for entry in logs if entry["event"] == "skill.activated"] == ["top"]
 
@@ -123,19 +133,20 @@ async def test_the_tools_of_what_was_there_before_are_not_told_again(world: Worl
 
     answer = await world.skill("activate", "top")
 
-    assert [tool["name"] for tool in answer["structuredContent"]["tools"]] == ["s__write"]
+    assert tools_told(answer) == ["s__write"]
 
 
-async def test_activating_again_changes_nothing_and_tells_the_same(world: World):
-    """Guide and tools, without a notice."""
+async def test_activating_again_changes_nothing_and_is_short(world: World):
+    """The tools, and how to read the guide, without a notice."""
     await world.skill("activate", "base")
     before, channel = await world.state(), Channel()
 
     answer = await world.skill("activate", "base", by=caller(channel))
 
     assert text_of(answer).startswith("skill base already activated, current skills: ['pinned', 'base']")
-    assert answer["structuredContent"]["guide"] == "The guide of base."
-    assert [file["path"] for file in answer["structuredContent"]["files"]] == ["scripts/run.py", "big.bin"]
+    assert guide_told(answer) is None
+    assert tools_told(answer) == ["s__read"]
+    assert text_of(answer).endswith('SKILL({"action": "read", "skill_name": "base"}) shows its guide.')
     assert await world.state() is before
     assert channel.sent == []
 
@@ -152,7 +163,7 @@ async def test_a_skill_that_conflicts_is_refused_and_nothing_changes(world: Worl
     assert await world.state() is before
     assert channel.sent == []
     await world.skill("offload", "top")
-    assert (await world.skill("activate", "rival"))["structuredContent"]["current_skills"] == ["pinned", "rival"]
+    assert current_skills(await world.skill("activate", "rival")) == ["pinned", "rival"]
 
 
 async def test_an_exclusive_skill_says_what_it_has_replaced(world: World):
@@ -161,9 +172,8 @@ async def test_an_exclusive_skill_says_what_it_has_replaced(world: World):
 
     answer = await world.skill("activate", "alone")
 
-    assert answer["structuredContent"]["current_skills"] == ["pinned", "alone"]
-    assert answer["structuredContent"]["replaced_skills"] == ["base", "top"]
-    assert "Offloaded, since they cannot be active beside it: base, top." in text_of(answer)
+    assert current_skills(answer) == ["pinned", "alone"]
+    assert replaced_skills(answer) == ["base", "top"]
 
 
 async def test_a_server_that_does_not_start_is_a_problem_and_no_error():
@@ -171,9 +181,8 @@ async def test_a_server_that_does_not_start_is_a_problem_and_no_error():
     async for world in serving(Failing({})):
         answer = await world.skill("activate", "top")
 
-        assert answer["structuredContent"]["problems"] == [
-            {"server": "s", "state": "failed", "reason": "no such file", "next_try": 8}
-        ]
+        assert not_ready(answer) == {"s": "failed: no such file (tried again in 8 s)"}
+        assert "isError" not in answer
         assert await world.active() == ("pinned", "base", "top")
 
 
@@ -181,9 +190,7 @@ async def test_a_server_that_is_switched_off_is_said_to_be(world: World):
     """It never comes."""
     answer = await world.skill("activate", "off")
 
-    assert answer["structuredContent"]["problems"] == [
-        {"server": "switched-off", "state": "disabled", "reason": "the configuration says so"}
-    ]
+    assert not_ready(answer) == {"switched-off": "is switched off: the configuration says so"}
 
 
 class Changing(Servers):
@@ -210,7 +217,7 @@ async def test_a_skill_that_goes_while_its_servers_start_is_not_found():
         answer = await world.skill("activate", "top")
 
         assert text_of(answer).startswith("skill not found: 'top'. Available skills: ")
-        assert sorted(answer["structuredContent"]["available_skills"]) == ["off", "pinned"]
+        assert sorted(available_skills(answer)) == ["off", "pinned"]
         assert await world.active() == ("pinned",)
 
 
@@ -225,8 +232,8 @@ async def test_the_tools_that_are_told_are_those_of_now(world: World, monkeypatc
     monkeypatch.setattr(world.files, "guide", change_and_read)
     answer = await world.skill("activate", "base")
 
-    assert answer["structuredContent"]["guide"] == "Do it."
-    assert answer["structuredContent"]["tools"] == []
+    assert guide_told(answer) == "Do it."
+    assert tools_told(answer) == []
 
 
 # --- offload ---------------------------------------------------------------------------------------------------------
@@ -239,7 +246,7 @@ async def test_offloading_says_what_went_with_it(world: World):
     with capture_logs() as logs:
         answer = await world.skill("offload", "top")
 
-    assert answer["structuredContent"]["also_offloaded"] == ["base"]
+    assert also_offloaded(answer) == ["base"]
     assert await world.active() == ("pinned",)
     assert sorted(entry["skill"] for entry in logs if entry["event"] == "skill.offloaded") == ["base", "top"]
 
@@ -257,12 +264,12 @@ async def test_a_skill_that_has_to_stay_is_not_offloaded(world: World, skill: st
     assert await world.state() is before
 
 
-@pytest.mark.parametrize("skill", ["top", "unheard of"])
-async def test_what_is_not_active_is_as_wished(world: World, skill: str):
+@pytest.mark.parametrize(("skill", "said"), [("top", "is not active"), ("unheard of", "not found")])
+async def test_what_is_not_active_is_as_wished(world: World, skill: str, said: str):
     """No error, whether there is such a skill or not."""
     answer = await world.skill("offload", skill)
 
-    assert text_of(answer) == f"skill {skill} not found, current skills: ['pinned']"
+    assert text_of(answer) == f"skill {skill} {said}, current skills: ['pinned']"
     assert "isError" not in answer
 
 
@@ -271,21 +278,21 @@ async def test_what_is_not_active_is_as_wished(world: World, skill: str):
 
 async def test_the_list_is_of_what_the_caller_may_use(world: World):
     """With what is active there."""
-    own = (await world.skill("list"))["structuredContent"]
-    others = (await world.skill("list", by=STRANGER))["structuredContent"]
+    own = await world.skill("list")
+    others = await world.skill("list", by=STRANGER)
 
-    assert [skill["id"] for skill in own["skills"]] == [skill.id for skill in SKILLS]
-    assert [skill["id"] for skill in others["skills"]] == ["base"]
-    assert (own["current_skills"], others["current_skills"]) == (["pinned"], [])
-    assert (await world.skill("list", query="x"))["structuredContent"]["total"] == 0
+    assert listed_skills(own) == [skill.id for skill in SKILLS]
+    assert listed_skills(others) == ["base"]
+    assert (current_skills(own), current_skills(others)) == (["pinned"], [])
+    assert total_listed(await world.skill("list", query="x")) == 0
 
 
 async def test_reading_a_guide_activates_nothing(world: World):
     """It comes from its file where it is there; where that is gone, the reason stands in its place."""
     before = await world.state()
 
-    assert (await world.skill("read", "top"))["structuredContent"]["guide"] == "Do it."
-    assert (await world.skill("read", "base"))["structuredContent"]["guide"] == "The guide of base."
+    assert guide_told(await world.skill("read", "top")) == "Do it."
+    assert guide_told(await world.skill("read", "base")) == "The guide of base."
     world.files.broken.add("base")
     assert "cannot be read: it is gone" in text_of(await world.skill("read", "base"))
 
@@ -297,7 +304,7 @@ async def test_a_file_of_a_skill_can_be_read(world: World, path: str):
     """As it is."""
     answer = await world.skill("read", "base", path=path)
 
-    assert answer["structuredContent"]["file"]["content"] == "print"
+    assert file_told(answer) == ("utf-8", "print")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +315,7 @@ async def test_a_folder_of_a_skill_can_be_looked_into(world: World, path: str, l
     """At any depth."""
     answer = await world.skill("read", "base", path=path)
 
-    assert [file["path"] for file in answer["structuredContent"]["files"]] == listed
+    assert [path for path, _ in files_told(answer)] == listed
 
 
 async def test_a_file_that_has_grown_since_is_too_large(world: World):
@@ -346,7 +353,7 @@ async def test_one_tool_of_a_skill_can_be_read(world: World, tool: str):
     """By either name, also while the skill is not active."""
     answer = await world.skill("read", "base", tool=tool)
 
-    assert answer["structuredContent"]["tool"]["inputSchema"] == {"type": "object"}
+    assert schemas_told(answer) == {"s__read": {"type": "object"}}
     assert await world.active() == ("pinned",)
 
 
@@ -398,9 +405,8 @@ async def test_the_next_answer_tells_once_what_has_gone_by_itself(world: World):
 
     first, second = [await world.skill("read", "top") for _ in range(2)]
 
-    assert first["structuredContent"]["expired"] == ["base"]
-    assert "skill base was offloaded: it was not used for 1 minute." in text_of(first)
-    assert "expired" not in second["structuredContent"]
+    assert text_of(first).endswith("\n\nskill base was offloaded: it was not used for 1 minute.")
+    assert "was offloaded" not in text_of(second)
 
 
 async def _note(announced: list[ScopeId], scope: ScopeId) -> None:

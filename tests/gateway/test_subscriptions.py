@@ -17,7 +17,7 @@ from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.subscriptions import Subscriptions
-from proxy.ports import Era, ListKind, Subscriber
+from proxy.ports import Caller, Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
 from tests.core.changes import activated
 from tests.gateway.world import SCOPE, Servers, caller
@@ -45,6 +45,9 @@ class Nobody:
     def list_changed(
         self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
     ) -> None: ...
+
+    def hears_of_tools(self, caller: Caller) -> bool:
+        return False
 
     def updated(self, subscriber: Subscriber, params: Json) -> None: ...
 

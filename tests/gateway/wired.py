@@ -17,22 +17,26 @@ from proxy.gateway.gate import Gate
 from proxy.gateway.hooks import Hooks
 from proxy.gateway.idling import Idling
 from proxy.gateway.invoking import Invoking
+from proxy.gateway.list_reads import ListReads
 from proxy.gateway.listing import Listing
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
-from proxy.ports import Clock, Era, ListKind, Subscriber
+from proxy.ports import Caller, Clock, Era, ListKind, Notifier, Subscriber
 from proxy.store.memory import MemoryStore
 from proxy.store.runs import MemoryRuns
 from tests.gateway.world import Files
 
 
 class Unheard:
-    """A `Notifier` whose clients have no streams of their own."""
+    """A `Notifier` whose clients have no streams of their own: those of the handshake era hear on their requests'."""
 
     def list_changed(
         self, scope: ScopeId, kind: ListKind, era: Era, *, but: str | None = None, only: str | None = None
     ) -> None: ...
+
+    def hears_of_tools(self, caller: Caller) -> bool:
+        return caller.era == "handshake"
 
     def updated(self, subscriber: Subscriber, params: Json) -> None: ...
 
@@ -56,14 +60,23 @@ class Wired:
     invoking: Invoking
     idling: Idling
     runs: MemoryRuns
+    announcer: Announcer
+    reads: ListReads
 
 
-def wired(gate: Gate, tasks: TaskGroup, clock: Clock = lambda: 0.0, files: Files | None = None) -> Wired:
+def wired(
+    gate: Gate,
+    tasks: TaskGroup,
+    clock: Clock = lambda: 0.0,
+    files: Files | None = None,
+    notifier: Notifier | None = None,
+) -> Wired:
     """The use cases over `gate`, whose store is one in memory."""
     assert isinstance(gate.store, MemoryStore)
-    listing, idling, rounds = Listing(gate), Idling(gate, clock), Rounds(gate.settings, tasks)
+    reads, idling, rounds = ListReads(), Idling(gate, clock), Rounds(gate.settings, tasks)
     forwarding = Forwarding(gate, rounds, idling)
-    announcer = Announcer(gate, Unheard(), tasks, anyio.lowlevel.checkpoint)
+    announcer = Announcer(gate, notifier or Unheard(), tasks, anyio.lowlevel.checkpoint, reads)
+    listing = Listing(gate, announcer, reads)
     runner = Runner(gate, forwarding, clock)
     hooks = Hooks(gate, runner, tasks)
     invoking = Invoking(gate, runner, idling, gate.store, Masker(), clock)
@@ -89,4 +102,4 @@ def wired(gate: Gate, tasks: TaskGroup, clock: Clock = lambda: 0.0, files: Files
         announcer=announcer,
         rounds=rounds,
     )
-    return Wired(gate, calling, skills, listing, hooks, invoking, idling, gate.store.runs)
+    return Wired(gate, calling, skills, listing, hooks, invoking, idling, gate.store.runs, announcer, reads)

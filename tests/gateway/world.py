@@ -13,6 +13,7 @@ from proxy.core.errors import Rejection, Unreadable
 from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId
 from proxy.ports import Caller, ListKind, Manifest, Status
+from tests.conftest import QUIET
 
 SCOPE = ScopeId("namespace", "a")
 
@@ -127,5 +128,5 @@ class Channel:
 
 
 def caller(channel: Channel | None = None) -> Caller:
-    """A handshake-era client of `SCOPE`."""
-    return Caller(SCOPE, "handshake", "own", "", channel or Channel())
+    """A handshake-era client of `SCOPE`, which never reads its list again."""
+    return Caller(SCOPE, "handshake", "own", QUIET, channel or Channel())
