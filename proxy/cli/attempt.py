@@ -2,15 +2,16 @@
 
 import json
 import os
+import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
+from mcp.client.subscriptions import Subscription
 from mcp_types import CallToolResult, Implementation, TextContent, Tool
 from rich.console import Console
 from rich.markup import escape
@@ -24,8 +25,9 @@ from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.sample import arguments_for, chosen, how_to_call
 from proxy.config.load import Loaded
 from proxy.config.problems import did_you_mean
+from proxy.core.activation_answer import NOT_READY_HEADING, TOOLS_HEADING
 from proxy.core.catalogue import Catalogue
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json
 from proxy.core.invoke_tool import SKILL_INVOKE
 from proxy.core.relations import required
 from proxy.core.scope import ScopeId
@@ -33,6 +35,10 @@ from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 
 SHOWN = 1600
 """Characters of a result that are shown."""
+_NOT_READY: Final = re.compile(r"^- server (\S+)", re.MULTILINE)
+"""The line of a result on a server that is not ready."""
+_QUOTED: Final = re.compile(r"<(skill_guide|server_instructions)>.*?</\1>", re.DOTALL)
+"""The texts of guides and servers in a result, which may look like those of the proxy."""
 EXAMPLE: Final = """for example:\n  --arguments '{"url": "https://example.com"}'"""
 
 
@@ -106,16 +112,28 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
     problem: CannotTry | None = None
     good = False
     try:
-        async with Client(program, client_info=me) as client:
+        async with (
+            Client(program, client_info=me) as client,
+            client.listen(tools_list_changed=True) as news,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(_reread, client, news)
             try:
                 good = await _tell(console, client, loaded, wanted)
             except CannotTry as met:
                 problem = met  # raised outside, where no task group wraps it
+            tasks.cancel_scope.cancel()
     except ExceptionGroup as failed:
         raise CannotTry("The proxy did not start, or it ended; what it said stands above.") from failed
     if problem is not None:
         raise problem
     return good
+
+
+async def _reread(client: Client, news: Subscription) -> None:
+    """Read the list of tools again whenever it has changed, as clients do for their models."""
+    async for _ in news:
+        await _tools(client)
 
 
 async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> bool:
@@ -125,14 +143,17 @@ async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wante
     console.print(f"A client connects to [bold]{escape(str(loaded.path))}[/] and lists its tools:")
     before = await _tools(client)
     _show(console, catalogue, before)
-    early = f"Skill {called} is active from the start; activating it gives its guide:"
-    console.print(f"\n{early if skill.active or skill.pinned else f'It activates skill {called}:'}")
+    if skill.active or skill.pinned:
+        console.print(f"\nSkill {called} is active from the start; it reads its guide, and what it can use:")
+        await _switch(console, client, "read", skill.id)
+    else:
+        console.print(f"\nIt activates skill {called}:")
     activation = await _switch(console, client, "activate", skill.id)
     console.print("\nNow its list is:")
     after = await _tools(client)
     _show(console, catalogue, after)
-    ready = not _part(activation, "problems")
-    brought = {tool["name"] for tool in _part(activation, "tools")}
+    ready = not _section(activation, NOT_READY_HEADING)
+    brought = _named(_section(activation, TOOLS_HEADING))
     called_well = await _use(console, client, after, brought, wanted, ready=ready)
     if skill.pinned:
         console.print(f"\nSkill {called} is pinned: it cannot be offloaded.")
@@ -170,7 +191,7 @@ def _printable(text: str) -> str:
 
 
 async def _switch(console: Console, client: Client, action: str, skill: str) -> CallToolResult:
-    """Activate or offload a skill.
+    """Activate, read or offload a skill.
 
     Raises:
         CannotTry: it failed.
@@ -194,13 +215,20 @@ async def _call(console: Console, client: Client, name: str, arguments: Json) ->
     return result
 
 
-def _part(result: CallToolResult, key: str) -> Sequence[Any]:
-    """A list in the structured part of a result."""
-    return items(result.structured_content.get(key)) if is_json(result.structured_content) else ()
+def _section(result: CallToolResult, heading: str) -> str:
+    """The paragraph below a heading of an activation's result; empty where there is none."""
+    paragraphs = _QUOTED.sub("…", _text(result)).split("\n\n")
+    return next((text.removeprefix(heading) for text in paragraphs if text.startswith(heading)), "")
 
 
 def _text(result: CallToolResult) -> str:
     return "\n".join(block.text if isinstance(block, TextContent) else f"[{block.type}]" for block in result.content)
+
+
+def _named(tools: str) -> set[str]:
+    """The tools that a section names: a line for each, or all in one."""
+    lines = [line.removeprefix("- ").partition(":")[0] for line in tools.splitlines() if line.startswith("- ")]
+    return {*lines} or {name.strip() for name in tools.split(",")}
 
 
 async def _use(
@@ -245,7 +273,7 @@ async def _estimate(
         result = await client.call_tool(SKILL, {"action": "activate", "skill_name": skill})
         if result.is_error:
             missing.add(f"skill {skill}")
-        missing.update(problem["server"] for problem in _part(result, "problems"))
+        missing.update(f"server {server}" for server in _NOT_READY.findall(_section(result, NOT_READY_HEADING)))
 
     catalogue = _of_client(loaded)
     async with anyio.create_task_group() as tasks:

@@ -2,21 +2,20 @@
 
 import argparse
 import gc
-import importlib
 import os
 import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Final, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
 from proxy import __version__
 from proxy.cli.exits import GOOD, INTERRUPTED, REFUSED
+from proxy.cli.light_imports import import_pydantic, import_structlog
 from proxy.core.scope import NAMESPACE, ScopeId
 from proxy.core.server import Server
-from proxy.upstream.spawn import Early
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -162,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command == "serve":
         _check_serve(grammar, arguments)
     gc.disable()  # until all is there: looking for garbage among what is imported takes a tenth of the start
+    import_pydantic()
     from proxy.config.load import Refused, load  # noqa: PLC0415 - with the collector off
 
     try:
@@ -192,17 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "serve":
-        _open_standard_streams()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop)  # until the program can end in order
-        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            signal.signal(signal.SIGHUP, _go_on)  # the configuration has just been read
-        own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
-        with Early(_at_once(loaded, own) if arguments.transport == "stdio" else ()) as early:
-            _import_structlog()
-            from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
-
-            return serve(loaded, arguments, own, early)
+        return _serve(arguments, loaded)
     if arguments.command == "check":
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
@@ -216,22 +206,39 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     return attempt(loaded, arguments.skill, arguments.call, arguments.arguments)
 
 
+def _serve(arguments: argparse.Namespace, loaded: "Loaded") -> int:
+    """Answer a client on stdio and start what is needed at once; then import what is heavy, and serve."""
+    _open_standard_streams()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)  # until the program can end in order
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _go_on)  # the configuration has just been read
+    own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
+    first = None
+    if arguments.transport == "stdio":
+        from proxy.face.early_answers import EarlyAnswers  # noqa: PLC0415 - for clients on stdio alone
+        from proxy.face.early_responder import EarlyResponder  # noqa: PLC0415 - as above
+        from proxy.wire.standard_streams import claim  # noqa: PLC0415 - as above
+
+        first = EarlyResponder(claim(), EarlyAnswers(loaded.policy, loaded.settings, own))
+        first.answer_pending_input()
+    from proxy.upstream.spawn import Early  # noqa: PLC0415 - a client that waits comes first
+
+    with Early(() if first is None else _at_once(loaded, own)) as early:
+        if first is not None:
+            first.start()
+        import_structlog()
+        from proxy.cli.serve import serve  # noqa: PLC0415 - as above, and while it is imported, servers start
+
+        return serve(loaded, arguments, own, early, first)
+
+
 def _stop(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(GOOD)
 
 
 def _go_on(_number: int, _frame: FrameType | None) -> None:
     pass
-
-
-def _import_structlog() -> None:
-    """Without rich, which structlog takes in where it can, for tracebacks that nobody asks for: 30 ms and 4 MiB."""
-    if "rich" not in sys.modules and "structlog" not in sys.modules:
-        sys.modules["rich"] = cast("ModuleType", None)  # what Python takes for a module that does not exist
-        try:
-            importlib.import_module("structlog")
-        finally:
-            del sys.modules["rich"]
 
 
 def _at_once(loaded: "Loaded", own: ScopeId) -> Iterator[Server]:

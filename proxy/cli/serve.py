@@ -8,10 +8,11 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from socket import socket
+from typing import TypeAlias
 
 import anyio
 import structlog
@@ -26,11 +27,15 @@ from proxy.config.load import Loaded
 from proxy.config.reload import Reload, Watcher
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
+from proxy.face.early_responder import EarlyResponder
 from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
 from proxy.upstream.spawn import Early
 
 log = structlog.stdlib.get_logger("proxy")
+
+Face: TypeAlias = Callable[[Running], Awaitable[None]]
+"""Serves the clients of a proxy that runs."""
 
 DEFAULT_PORT = 8765
 MOST_SHOWN = 30
@@ -38,10 +43,13 @@ MOST_SHOWN = 30
 WAITING = "Waiting for an MCP client on standard input; --transport http serves over HTTP."
 
 
-def serve(loaded: Loaded, arguments: argparse.Namespace, own: ScopeId, early: Early) -> int:
+def serve(
+    loaded: Loaded, arguments: argparse.Namespace, own: ScopeId, early: Early, first: EarlyResponder | None
+) -> int:
     """Serve clients by `loaded`; the exit code is 0 after a signal or the end of input.
 
-    `own`: the scope of the one client over stdio. `early`: servers that were started while this was imported.
+    `own`: the scope of the one client over stdio. `early`: servers that were started while this was imported. `first`:
+    who answers the client on stdio until then, None over HTTP.
     """
     masker = Masker(loaded.secrets)
     logs.configure(arguments.log_level or loaded.settings.log_level, masker)
@@ -51,22 +59,22 @@ def serve(loaded: Loaded, arguments: argparse.Namespace, own: ScopeId, early: Ea
         log.info("skill.not_offered", skill=left.id, file=left.file, why=left.why)
     if not loaded.catalogue.skills:
         log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
-    host: str = arguments.host or "127.0.0.1"
-    bound: socket | None = None
-    if arguments.transport == "http":
+    if first is not None:
+        face: Face = partial(_over_stdio, first)
+    else:
+        host: str = arguments.host or "127.0.0.1"
         try:
             bound = listen(host, DEFAULT_PORT if arguments.port is None else arguments.port, loaded.settings)
         except CannotListen as problem:
             print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
             return REFUSED
-    proxy = running(loaded, own if bound is None else None, early, masker)
-    anyio.run(partial(_serve, proxy, Watcher(loaded, os.environ), bound, host))
+        face = partial(_over_http, bound, host)
+    proxy = running(loaded, None if first is None else own, early, masker)
+    anyio.run(partial(_serve, proxy, Watcher(loaded, os.environ), face))
     return GOOD
 
 
-async def _serve(
-    proxy: AbstractAsyncContextManager[Running], watcher: Watcher, bound: socket | None, host: str
-) -> None:
+async def _serve(proxy: AbstractAsyncContextManager[Running], watcher: Watcher, face: Face) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as starting:
             work = [starting]
@@ -77,20 +85,22 @@ async def _serve(
                 gc.enable()
                 with anyio.CancelScope() as serving:
                     work.append(serving)  # what is ended from here on still has its servers
-                    await _serve_clients(served, watcher, bound, host)
+                    async with anyio.create_task_group() as reloading:
+                        reloading.start_soon(watcher.run, partial(_reload, served))
+                        await face(served)
+                        reloading.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
 
 
-async def _serve_clients(served: Running, watcher: Watcher, bound: socket | None, host: str) -> None:
-    async with anyio.create_task_group() as reloading:
-        reloading.start_soon(watcher.run, partial(_reload, served))
-        if bound is None:
-            if os.isatty(0):
-                print(WAITING, file=sys.stderr, flush=True)
-            await serve_stdio(served.server)
-        else:
-            await serve_http(served.http(host), bound, partial(_tell, served, bound))
-        reloading.cancel_scope.cancel()
+async def _over_stdio(first: EarlyResponder, served: Running) -> None:
+    opened = first.stop()
+    if os.isatty(opened.streams.stdin):
+        print(WAITING, file=sys.stderr, flush=True)
+    await serve_stdio(served.server, opened, served.reads.give_up_all)
+
+
+async def _over_http(bound: socket, host: str, served: Running) -> None:
+    await serve_http(served.http(host), bound, partial(_tell, served, bound), served.reads.give_up_all)
 
 
 async def _reload(proxy: Running, reload: Reload) -> None:

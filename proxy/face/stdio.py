@@ -1,7 +1,6 @@
 """The protocol on this process's stdin and stdout, which nothing else can read or write meanwhile."""
 
-import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +21,10 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from proxy.face.early_responder import Handover
 from proxy.wire.dispatcher import LineDispatcher
-from proxy.wire.pipes import Sink, Source, can_be_polled, widen
+from proxy.wire.pipes import Sink, Source
+from proxy.wire.standard_streams import can_be_polled
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -36,11 +37,18 @@ Context: TypeAlias = DispatchContext[TransportContext]
 Params: TypeAlias = Mapping[str, Any] | None
 
 
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client until its input ends or its end of our output closes."""
-    with _claimed() as (source, sink):
+async def serve_stdio(server: Server[Any], opened: Handover, on_end: Callable[[], None]) -> None:
+    """Serve one client until its input ends, when `on_end` is called, or its end of our output closes."""
+    with _ends_of(opened) as (source, sink):
         dispatcher = LineDispatcher(
-            source, sink, _noise, inline_methods=frozenset({"initialize"}), holds=True, grace=LAST_ANSWERS
+            source,
+            sink,
+            _noise,
+            inline_methods=frozenset({"initialize"}),
+            holds=True,
+            grace=LAST_ANSWERS,
+            answered=opened.answered,
+            on_end=on_end,
         )
         async with server.lifespan(server) as state:
             eras = _Eras(server, dispatcher, state)
@@ -51,19 +59,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 @contextmanager
-def _claimed() -> Generator[tuple[Source, Sink]]:
-    """Claim stdin and stdout: whatever else reads finds the end of input, whatever else writes lands on stderr."""
-    stdin, stdout = os.dup(0), os.dup(1)
-    # On one socket for both ways asyncio would take what comes in for the end of who reads us.
-    polled = not os.path.sameopenfile(stdin, stdout)
-    source = Source(stdin, polled=polled and can_be_polled(stdin))
-    sink = Sink(stdout, polled=polled and can_be_polled(stdout))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    widen(stdin)
-    widen(stdout)
+def _ends_of(opened: Handover) -> Generator[tuple[Source, Sink]]:
+    """What is read and what is written, from where `opened` says on; both are closed at the end."""
+    streams = opened.streams
+    source = Source(streams.stdin, polled=streams.polled and can_be_polled(streams.stdin), read=opened.read)
+    sink = Sink(streams.stdout, polled=streams.polled and can_be_polled(streams.stdout), unwritten=opened.unwritten)
     try:
         yield source, sink
     finally:
@@ -79,6 +79,8 @@ class _Eras:
     """Serves the client in the era that its first request opens, as the SDK does on its own streams.
 
     The era is decided once: a request with the modern envelope opens the modern era, any other the handshake's.
+    `server/discover` is answered in the era that it comes in and decides nothing: some clients that did not wait for
+    its answer begin the handshake on the same connection.
     """
 
     def __init__(self, server: Server[Any], dispatcher: LineDispatcher, state: object) -> None:
@@ -96,8 +98,10 @@ class _Eras:
 
     async def on_request(self, ctx: Context, method: str, params: Params) -> dict[str, Any]:
         """Answer a request; the first one decides."""
+        modern = method != "initialize" and _has_envelope(params)
+        if self._served is None and method == "server/discover":
+            return await (self._modern if modern else self._handshake)(ctx, method, params)
         if self._served is None:
-            modern = method != "initialize" and _has_envelope(params)
             self._dispatcher.asks = not modern  # the modern era forbids servers to ask
             self._served = (self._modern, self._modern_notice) if modern else (self._handshake, self._runner.on_notify)
             for notice in self._early:

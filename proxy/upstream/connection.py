@@ -15,9 +15,10 @@ from mcp import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-from proxy.core.capabilities import LEVELS, least_severe, relayed
+from proxy.core.capabilities import relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
 from proxy.core.inventory import SKILLS_LIMIT, Json, Offer, is_json, items
+from proxy.core.log_levels import LEVELS, least_severe
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind

@@ -15,7 +15,8 @@ from proxy.core.server import StdioServer
 from proxy.upstream.spawn import Spawned
 from proxy.wire.dispatcher import LineDispatcher
 from proxy.wire.lines import LineBuffer
-from proxy.wire.pipes import Sink, Source, widen
+from proxy.wire.pipes import Sink, Source
+from proxy.wire.standard_streams import widen
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 

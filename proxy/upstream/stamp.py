@@ -47,13 +47,17 @@ _MODERN_ONLY = frozenset({"inputResponses", "requestState"})
 def envelope(version: str, capabilities: Json) -> dict[str, Any]:
     """The `_meta` that every request of the modern era carries (2026-07-28, basic/index).
 
-    `capabilities`: what clients can be asked. That skills are understood is said here alone: to the handshake era,
+    `capabilities`: those of the client. That skills are understood is said here alone: to the handshake era,
     `extensions` of a client are not known, and some servers refuse what they do not know.
     """
+    declared = capabilities.get("extensions")
+    extensions: dict[str, Any] = {EXTENSION: {}}
+    if is_json(declared):
+        extensions |= declared
     return {
         PROTOCOL_VERSION_META_KEY: version,
         CLIENT_INFO_META_KEY: CLIENT_INFO,
-        CLIENT_CAPABILITIES_META_KEY: {**capabilities, "extensions": {EXTENSION: {}}},
+        CLIENT_CAPABILITIES_META_KEY: {**capabilities, "extensions": extensions},
     }
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, cast
 
@@ -64,7 +64,7 @@ class _Over(Exception):
 class LineContext:
     """One message of the peer: what the SDK calls its dispatch context."""
 
-    __slots__ = ("_dispatcher", "_token", "_wanted", "cancelled", "closed", "method", "request_id", "task")
+    __slots__ = ("_dispatcher", "_token", "_wanted", "answered", "cancelled", "closed", "method", "request_id", "task")
 
     def __init__(
         self, dispatcher: "LineDispatcher", method: str, request_id: RequestId | None, token: ProgressToken | None
@@ -74,6 +74,7 @@ class LineContext:
         self._wanted: anyio.Event | None = None
         self.method = method
         self.request_id = request_id
+        self.answered = False
         self.cancelled = False
         self.closed = False
         self.task: asyncio.Task[None] | None = None
@@ -161,6 +162,9 @@ class LineDispatcher(Dispatcher[TransportContext]):
     * `holds`: nothing is read while the peer does not take what is written, and when it never will again the
       connection is over. Without it reading never stops, and ends the connection alone.
     * `grace`: seconds after the end of the input for answers that are due.
+    * `answered`: the ids of requests at the beginning of the input that have been answered already: they are handled
+      here as well, so that what follows finds everything as it should be, but their answers are not sent.
+    * `on_end`: called when the input has ended.
     """
 
     def __init__(
@@ -172,6 +176,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
         inline_methods: frozenset[str] = frozenset(),
         holds: bool = False,
         grace: float = 0.0,
+        answered: Iterable[RequestId] = (),
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.over = anyio.Event()
         self.asks = True
@@ -181,6 +187,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self._inline_methods = inline_methods
         self._holds = holds
         self._grace = grace
+        self._answered = [coerce_request_id(request_id) for request_id in answered]
+        self._on_end = on_end
         self._buffer = LineBuffer()
         self._parked: list[bytes] | None = None
         self._ids = itertools.count(1)
@@ -382,8 +390,12 @@ class LineDispatcher(Dispatcher[TransportContext]):
 
     def _take_request(self, request_id: RequestId, method: str, params: Json | None) -> None:
         context = LineContext(self, method, request_id, progress_token_from_params(params))
+        key = coerce_request_id(request_id)
+        if key in self._answered:
+            self._answered.remove(key)
+            context.answered = True
         context.task = self._tasks.create_task(self._serve(context, params))
-        self._in_work[coerce_request_id(request_id)] = context
+        self._in_work[key] = context
         if method in self._inline_methods:
             self._parked = []
             self._regulate()
@@ -416,12 +428,13 @@ class LineDispatcher(Dispatcher[TransportContext]):
         try:
             line = await self._answer(context, params)
             context.closed = True
-            if not context.cancelled:
+            if not context.cancelled and not context.answered:
                 await self._send(line)
         except asyncio.CancelledError:
             context.closed = True
             if not context.cancelled:
-                self._write(_line("error", _error(CLOSED), request_id=context.request_id))
+                if not context.answered:
+                    self._write(_line("error", _error(CLOSED), request_id=context.request_id))
                 raise
         finally:
             key = coerce_request_id(cast("RequestId", context.request_id))
@@ -464,6 +477,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
     def _input_ended(self) -> None:
         self._ended.set()
         self._feed(b"\n")  # the end of the input ends the last line
+        self._on_end()
         if not self._grace:
             self._close()
 

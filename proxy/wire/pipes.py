@@ -3,8 +3,6 @@
 import asyncio
 import os
 import queue
-import stat
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,38 +10,28 @@ from typing import Final, cast
 
 import anyio
 
-if sys.platform == "linux":
-    import fcntl
+from proxy.wire.standard_streams import PIPE_SIZE
 
 CHUNK: Final = 64 * 1024
 ROOM: Final = 256 * 1024
 """Bytes that may wait to be taken before who writes has to wait."""
-PIPE_SIZE: Final = 1024 * 1024
 
 bytes(4 * PIPE_SIZE)
 # glibc takes the largest block that was given back as the measure of what to keep: without this, each message of 1 MiB
 # costs a thousand page faults, which is half its time.
 
 
-def can_be_polled(fd: int) -> bool:
-    """Whether asyncio can wait for `fd`; a file, a terminal or /dev/null needs a thread."""
-    mode = os.fstat(fd).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
-
-
-def widen(fd: int) -> None:
-    """Let the pipe `fd` hold a large message in one piece, where the system allows it."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-
-
 class Source(asyncio.Protocol):
-    """The end of `fd` that is read, which it owns; `polled`: see `can_be_polled`."""
+    """The end of `fd` that is read, which it owns.
 
-    def __init__(self, fd: int, *, polled: bool = True) -> None:
+    `polled`: see `standard_streams.can_be_polled`. `read`: what somebody has read from it before, which comes first.
+    """
+
+    def __init__(self, fd: int, *, polled: bool = True, read: bytes = b"") -> None:
         self._fd = fd
         self._polled = polled
+        self._read = read
+        self._paused = False
         self._transport: asyncio.ReadTransport | None = None
         self._on_data: Callable[[bytes], None]
         self._on_end: Callable[[], None]
@@ -51,11 +39,16 @@ class Source(asyncio.Protocol):
     async def start(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Read: `on_data` gets each chunk, and `on_end` is called once after the last."""
         self._on_data, self._on_end = on_data, on_end
+        if self._read:
+            on_data(self._read)
+            self._read = b""
         fd, self._fd = self._fd, -1
         if self._polled:
             await asyncio.get_running_loop().connect_read_pipe(lambda: self, os.fdopen(fd, "rb", buffering=0))
         else:
             self._transport = _ThreadReader(fd, self)
+        if self._paused:  # by what `read` has caused
+            self.pause()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -71,11 +64,13 @@ class Source(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no more for now; what has been read already may still come."""
+        self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
+        self._paused = False
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -89,14 +84,16 @@ class Source(asyncio.Protocol):
 
 
 class Sink(asyncio.BaseProtocol):
-    """The end of `fd` that is written, which it owns; `polled`: see `can_be_polled`.
+    """The end of `fd` that is written, which it owns; `polled`: see `standard_streams.can_be_polled`.
 
-    `lost`: nobody reads at the other end any more; `full`: what was written waits to be taken.
+    `unwritten`: what has to be written before all else. `lost`: nobody reads at the other end any more; `full`: what
+    was written waits to be taken.
     """
 
-    def __init__(self, fd: int, *, polled: bool = True) -> None:
+    def __init__(self, fd: int, *, polled: bool = True, unwritten: bytes = b"") -> None:
         self._fd = fd
         self._polled = polled
+        self._unwritten = unwritten
         self._transport: asyncio.WriteTransport | None = None
         self._on_lost: Callable[[Exception | None], None]
         self._on_full: Callable[[], None]
@@ -120,6 +117,7 @@ class Sink(asyncio.BaseProtocol):
             await asyncio.get_running_loop().connect_write_pipe(lambda: self, os.fdopen(fd, "wb", buffering=0))
         else:
             self.connection_made(_ThreadWriter(fd, self))
+        self.write(self._unwritten)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -149,7 +147,7 @@ class Sink(asyncio.BaseProtocol):
 
         `more`: something else is likely to follow in the same turn of the loop, and goes out in the same write.
         """
-        if self._transport is None or self.lost:
+        if self._transport is None or self.lost or not data:
             return
         if not self._together and not more:
             self._transport.write(data)

@@ -93,12 +93,12 @@ class Client:
         for server in self.home:
             await self.skill("activate", server)
 
-    async def skill(self, action: str, server: str) -> dict[str, Any]:
+    async def skill(self, action: str, server: str) -> str:
         """What `SKILL` says."""
         arguments = {"action": action, "skill_name": server}
         async with asyncio.timeout(LIMIT), self.http.another() as http:
             told = await http.request("tools/call", {"name": "SKILL", "arguments": arguments})
-        return told["structuredContent"]
+        return told["content"][0]["text"]
 
     async def call(self, http: HttpClient, *, often_cancelled: bool) -> None:
         """One call to a server of an active skill, some of which are cancelled or broken off."""
@@ -121,7 +121,8 @@ class Client:
 
     async def end(self) -> None:
         """Find the skills as they were left, and end the session."""
-        current = (await self.skill("list", ""))["current_skills"]
+        told = (await self.skill("list", "")).splitlines()[0]
+        current = [server for server in self.world.servers if f"'{server}'" in told]
         if sorted(current) != sorted(self.home):
             self.world.ledger.offend("scopes whose active skills are not theirs", f"{self.name}: {current}")
         async with self.http.another() as last:

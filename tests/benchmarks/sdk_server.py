@@ -1,14 +1,14 @@
-"""The same tools on the official SDK's server, over Streamable HTTP with its defaults.
+"""The same tools on the official SDK's server, over Streamable HTTP with its defaults, or without a port over stdio.
 
-python sdk_server.py NAME TOOLS PORT
+python sdk_server.py NAME TOOLS [PORT]
 """
 
 import sys
 from typing import Any
 
 import anyio
-import uvicorn
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 from tool_texts import text_of, tools
 
@@ -28,11 +28,23 @@ def server(name: str, count: int) -> Server[Any]:
     return Server(name, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
 
 
+async def over_stdio(served: Server[Any]) -> None:
+    """Serve one client until its input ends."""
+    async with stdio_server() as (read, write):
+        await served.run(read, write, served.create_initialization_options())
+
+
 def main() -> None:
     """Serve until asked to end."""
-    name, count, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    app = server(name, count).streamable_http_app(max_sessions=None)
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
+    name, count, *port = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+    served = server(name, count)
+    if not port:
+        anyio.run(over_stdio, served)
+        return
+    import uvicorn  # noqa: PLC0415 - over stdio it would only make the start longer
+
+    app = served.streamable_http_app(max_sessions=None)
+    uvicorn.run(app, host="127.0.0.1", port=int(port[0]), log_level="error", access_log=False)
 
 
 if __name__ == "__main__":

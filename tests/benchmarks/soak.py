@@ -95,8 +95,8 @@ class Soak:
             await http.greet()
         skill = "shared" if number % EVERY_OWN else "own"
         activate = {"action": "activate", "skill_name": skill}
-        told = (await http.request("tools/call", {"name": "SKILL", "arguments": activate}))["structuredContent"]
-        if told["current_skills"] != [skill] or told["problems"]:
+        told = (await http.request("tools/call", {"name": "SKILL", "arguments": activate}))["content"][0]["text"]
+        if not told.startswith(f"skill {skill} activated, current skills: ['{skill}']") or "Not ready:" in told:
             raise ValueError(told)
         tools = [tool["name"] for tool in (await http.request("tools/list", {}))["tools"]]
         echo = next(tool for tool in tools if tool.startswith(f"{skill}__echo"))

@@ -69,6 +69,16 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join(done.stdout.split())
 
 
+def test_the_words_of_a_guide_are_not_taken_for_those_of_the_proxy(tmp_path: Path):
+    """It may say what stands in answers of `SKILL`, too."""
+    guide = "Begin.\n\nNot ready:\n- server r failed: so it says\n\nTools you can use now: none\n\nEnd."
+    config, record = one_skill(tmp_path, {"r": ["echo"]}, usage=guide)
+    done = attempt(config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [name for name, _ in record.calls()] == ["echo"]
+    assert "Not counted" not in done.stdout
+
+
 def test_a_skill_whose_tools_need_arguments_is_told_to_its_end(tmp_path: Path):
     """No call is made, the options for one are given, and the story goes on."""
     config, record = one_skill(tmp_path, {"r": ["release"]})
@@ -88,7 +98,7 @@ def test_a_skill_that_brings_no_tools_is_told_to_its_end(tmp_path: Path):
     done = attempt(config)
     assert done.returncode == 1
     assert 'The skill brought no tools; see "Not ready" above.' in done.stdout
-    assert "Not counted (not ready, impossible beside others, or with hooks): no." in done.stdout
+    assert "Not counted (not ready, impossible beside others, or with hooks): server no." in done.stdout
     config, _ = one_skill(tmp_path, {})
     done = attempt(config)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -140,7 +150,8 @@ def test_lists_stay_in_their_lines(tmp_path: Path):
     for width in ("80", "120"):
         done = attempt(config, env={**os.environ, "COLUMNS": width})
         assert all(len(line) <= int(width) for line in done.stdout.splitlines())
-        assert "  SKILL    activate, offload, list, read skills: s, other\n" in done.stdout
+        assert "  SKILL       activate, offload, list, read skills: s, other\n" in done.stdout
+        assert "  SKILL_CALL  Calls a tool of an active skill that the result of SKILL names" in done.stdout
 
 
 READS = ToolAnnotations(read_only_hint=True)

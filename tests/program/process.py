@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import Process
 
 import proxy
+from tests.conftest import QUIET
 from tests.upstream.bench import DEADLINE, POLL, alive, until
 
 ROOT = Path(proxy.__file__).parents[1]
@@ -64,7 +65,7 @@ class Program:
 
     async def greet(self) -> dict[str, Any]:
         """Shake hands."""
-        client = {"name": "test", "version": "1"}
+        client = {"name": QUIET, "version": "1"}
         result = await self.request("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
         await self.send({"method": "notifications/initialized"})
         return result

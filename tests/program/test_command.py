@@ -212,7 +212,36 @@ def test_files_serve_as_pipes(bench: Bench):
     assert b"client.noise" in done.stderr
     first, second = map(json.loads, answers.read_text().splitlines())
     assert (first["id"], second["id"]) == (1, 2)
-    assert [tool["name"] for tool in second["result"]["tools"]] == ["SKILL"]
+    assert [tool["name"] for tool in second["result"]["tools"]] == ["SKILL", "SKILL_CALL"]
+
+
+@pytest.mark.parametrize("name", ["claude-code", "some-agent", "claude-ai"])
+def test_a_client_whose_input_has_ended_is_not_waited_for(bench: Bench, name: str):
+    """What would be held until it has read its list again is answered at once: the notice first, then the result."""
+    bench.stdio("a")
+    steps = {"steps": [{"tool": "a/echo"}], "internal_tools": {"a": ["echo"]}, "expose_as_tool": True}
+    bench.skills["run-it"] = {"desc": "Runs", "usage": "Run it.", **steps}
+    hello = {**HELLO, "clientInfo": {"name": name, "version": "1"}}
+    activate = {"name": "SKILL", "arguments": {"action": "activate", "skill_name": "run-it"}}
+    lines = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": activate},
+    ]
+    done = subprocess.run(
+        [*MODULE, "serve", "--config", str(bench.write())],
+        cwd=ROOT,
+        input="".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    opened, notice, answer = map(json.loads, done.stdout.splitlines())
+    assert (opened["id"], answer["id"]) == (1, 2)
+    assert notice["method"] == "notifications/tools/list_changed"
+    assert answer["result"]["content"][0]["text"].startswith("skill run-it activated, current skills: ['run-it']")
 
 
 def test_a_folder_as_configuration_is_refused(tmp_path: Path):

@@ -12,9 +12,10 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.answers import not_ready
 from tests.program.process import ROOT, Program, serving
 from tests.servers.faulty import Probe
-from tests.upstream.bench import DEADLINE, Bench, free_port
+from tests.upstream.bench import DEADLINE, Bench, free_port, problems
 
 pytestmark = pytest.mark.anyio
 
@@ -54,11 +55,11 @@ async def test_every_warning_about_a_server_names_it(bench: Bench):
     bench.skill("one", {"html": [], "page": []})
     async with serving(bench.write()) as program:
         await program.greet()
-        problems = (await program.activate("one"))["structuredContent"]["problems"]
+        problems = not_ready(await program.activate("one"))
         program.process.terminate()
         assert await program.ended() == 0
         warnings = [one for one in events(program) if one["level"] not in ("debug", "info")]
-    assert [problem["server"] for problem in problems] == ["page"]
+    assert problems.keys() == {"page"}
     assert warnings
     assert {(one["event"], one["server"]) for one in warnings} == {("server.failed", "page")}
 
@@ -226,8 +227,7 @@ async def test_secrets_are_in_no_text_of_ours(bench: Bench, monkeypatch: pytest.
             with anyio.fail_after(DEADLINE * 2):
                 async with Client(streamable_http_client(url, http_client=http), mode="legacy") as client:
                     result = await client.call_tool("SKILL", {"action": "activate", "skill_name": "all"})
-                    assert result.structured_content is not None
-                    states = {one["server"]: one["reason"] for one in result.structured_content["problems"]}
+                    states = problems(result)
                     texts.append(result.model_dump_json())
                     bench.stop("far")
                     for tool in ("dies__echo", "closed__echo", "talks__die", "missing__echo", "far__echo"):

@@ -13,16 +13,19 @@ from typing import Any
 
 import anyio
 from mcp import Client
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, Implementation, TextContent
 
 from proxy.app import Running, running
 from proxy.config.load import load
 from proxy.core.scope import ScopeId
+from tests.answers import not_ready
+from tests.conftest import QUIET
 from tests.servers.faulty import Faults
 
 DEADLINE = 20.0
 """Seconds after which a wait has failed; nothing that works comes near."""
 POLL = 0.01
+ME = Implementation(name=QUIET, version="1")
 
 
 @dataclass
@@ -126,7 +129,7 @@ class Bench:
         loaded = load(self.write(), os.environ if environ is None else environ)
         async with (
             running(loaded, ScopeId("process")) as proxy,
-            Client(proxy.server, mode=mode, message_handler=on_message, cache=None) as client,
+            Client(proxy.server, mode=mode, message_handler=on_message, cache=None, client_info=ME) as client,
         ):
             yield Proxied(proxy, client)
 
@@ -171,9 +174,9 @@ def text(result: CallToolResult) -> str:
 
 
 def problems(result: CallToolResult) -> dict[str, str]:
-    """The reasons that an activation gives, by server."""
-    assert result.structured_content is not None
-    return {problem["server"]: problem["reason"] for problem in result.structured_content["problems"]}
+    """How servers stand that are not ready after an activation, and why."""
+    assert result.structured_content is None
+    return not_ready(text(result))
 
 
 def read_events(log: Path) -> list[dict[str, Any]]:

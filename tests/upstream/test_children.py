@@ -116,7 +116,7 @@ async def test_what_cannot_be_started_is_named(bench: Bench, entry: dict[str, ob
     bench.skill("one", {"a": [], "good": ["echo"]})
     async with bench.proxy(environ={"PATH": "/nowhere", "HOME": "/nowhere"}) as proxy:
         reason = problems(await proxy.activate("one"))["a"]
-        assert await proxy.tools() == ["SKILL", "good__echo"]
+        assert await proxy.tools() == ["SKILL", "SKILL_CALL", "good__echo"]
     assert "\n" not in reason
     for word in words:
         assert word in reason

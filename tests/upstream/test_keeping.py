@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy.core.scope import ScopeId
 from proxy.upstream import life
+from tests.answers import not_ready
 from tests.conftest import Launch, Raw, connected, text_of
 from tests.core.changes import activated, offloaded
 from tests.program.process import Program, serving
@@ -97,12 +99,12 @@ async def test_a_server_that_fails_is_tried_again_by_itself_until_it_comes(bench
         async with bench.proxy(mode="legacy", on_message=heard.hear) as proxy:
             told = problems(await proxy.activate("one"))
             await bench.event("a", "spawned", count=13)
-            assert await proxy.tools() == ["SKILL"]
+            assert await proxy.tools() == ["SKILL", "SKILL_CALL"]
             assert heard.notices == 0
             broken.unlink()
             await proxy.state("a", "ready")
             await until(lambda: heard.notices > 0)
-            assert await proxy.tools() == ["SKILL", "a__echo"]
+            assert await proxy.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
             assert not (await proxy.call("a__echo")).is_error
             assert heard.notices == 1
             assert next_try(proxy, "a") is None
@@ -130,19 +132,18 @@ async def test_the_pauses_grow_up_to_the_longest_and_differ(bench: Bench, pauses
 
 
 async def test_an_activation_says_when_a_failed_server_is_tried_again(bench: Bench, never: None):
-    """In words and as a number, in whole seconds; the log says it too."""
+    """In whole seconds; the log says it too."""
     bench.stdio("a", dies=True, stderr="the licence has expired")
     bench.skill("one", {"a": []})
     with capture_logs() as log:
         async with bench.proxy() as proxy:
             result = await proxy.activate("one")
-    assert result.structured_content is not None
-    (problem,) = result.structured_content["problems"]
-    assert problem["state"] == "failed"
-    assert "the licence has expired" in problem["reason"]
-    assert isinstance(problem["next_try"], int)
-    assert NEVER / 2 - 60 < problem["next_try"] <= NEVER
-    assert f"(tried again in {problem['next_try']} s)" in text(result)
+    problem = problems(result)["a"]
+    assert problem.startswith("failed: ")
+    assert "the licence has expired" in problem
+    tried_again = re.search(r" \(tried again in (\d+) s\)$", problem)
+    assert tried_again
+    assert NEVER / 2 - 60 < int(tried_again[1]) <= NEVER
     (failed,) = [event for event in log if event["event"] == "server.failed"]
     assert failed["server"] == "a"
     assert failed["log_level"] == "warning"
@@ -170,14 +171,11 @@ async def test_a_server_that_is_slower_than_the_activation_goes_on_starting(benc
     bench.skill("one", {"a": ["echo"]})
     async with bench.proxy(mode="legacy", on_message=heard.hear) as proxy:
         result = await proxy.activate("one")
-        assert result.structured_content is not None
-        assert result.structured_content["problems"] == [
-            {"server": "a", "state": "starting", "reason": "it has not answered yet"}
-        ]
+        assert problems(result) == {"a": "is starting: it has not answered yet"}
         assert heard.notices == 0
         go.touch()
         await until(lambda: heard.notices > 0)
-        assert await proxy.tools() == ["SKILL", "a__echo"]
+        assert await proxy.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         assert heard.notices == 1
     assert len(bench.events("a", "spawned")) == 1
 
@@ -199,7 +197,7 @@ async def test_a_process_that_dies_is_back_without_any_call(bench: Bench, soon: 
                 kill(bench, "a")
                 await bench.event("a", "spawned", count=count)
                 await proxy.state("a", "ready")
-            assert await proxy.tools() == ["SKILL", "a__echo"]
+            assert await proxy.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
             assert heard.notices == before
     once = ["server.starting", "server.ready", "server.failed"]
     assert changes(log, "a") == [*once, *once, "server.starting", "server.ready", "server.stopped"]
@@ -358,9 +356,9 @@ async def test_health_tells_the_state_the_reason_and_the_next_attempt(bench: Ben
         broken.unlink()
         for peer in (first, second):
             await peer.wire.until_notices(1)
-            assert await peer.tools() == ["SKILL", "a__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
             assert peer.wire.notices() == 1
-        assert await other.tools() == ["SKILL", "b__echo"]
+        assert await other.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
         assert other.wire.notices() == 1  # of its own activation
         assert await health() == {"status": "ok", "servers": {"a": {"state": "ready"}, "b": {"state": "ready"}}}
 
@@ -447,12 +445,12 @@ async def test_a_server_ends_when_the_last_scope_that_holds_it_has_gone(bench: B
         await raw.skill(proxy.url, one, "offload", key)
     await bench.event("b", "eof")
     assert not bench.events("a", "eof")
-    assert await raw.tools(proxy.url, two) == ["SKILL", "a__echo"]
+    assert await raw.tools(proxy.url, two) == ["SKILL", "SKILL_CALL", "a__echo"]
 
     assert (await raw.send("DELETE", proxy.url, headers=two)).status == 200
     await bench.event("a", "eof")
     await raw.skill(proxy.url, one, "activate", "a")
-    assert await raw.tools(proxy.url, one) == ["SKILL", "a__echo"]
+    assert await raw.tools(proxy.url, one) == ["SKILL", "SKILL_CALL", "a__echo"]
     assert len(bench.events("a", "spawned")) == 2
 
 
@@ -482,14 +480,15 @@ async def test_the_limit_on_connections_is_named_and_the_next_gets_in_when_one_l
     proxy = launch(bench.write())
     holders = [await raw.open(proxy.url) for _ in "12"]
     for headers in holders:
-        assert (await raw.skill(proxy.url, headers, "activate", "one"))["structuredContent"]["problems"] == []
+        assert not_ready(await raw.skill(proxy.url, headers, "activate", "one")) == {}
     async with connected(proxy.url, "legacy") as third:
         result = await third.skill("activate", "one")
-        (problem,) = result["structuredContent"]["problems"]
-        assert problem["state"] == "failed"
-        assert "(2, its max_connections)" in problem["reason"]
-        assert 0 <= problem["next_try"] <= 60
-        assert f"server a failed: {problem['reason']}" in text_of(result)
+        problem = not_ready(result)["a"]
+        assert problem.startswith("failed: ")
+        assert "(2, its max_connections)" in problem
+        tried_again = re.search(r" \(tried again in (\d+) s\)$", problem)
+        assert tried_again
+        assert int(tried_again[1]) <= 60
         refused = await third.call("a__echo")
         assert refused["isError"]
         assert "(2, its max_connections)" in text_of(refused)
@@ -499,7 +498,7 @@ async def test_the_limit_on_connections_is_named_and_the_next_gets_in_when_one_l
         await raw.send("DELETE", proxy.url, headers=holders[0])
         await until(lambda: len(bench.events("a", "spawned")) == 3)
         assert not (await third.call("a__echo", {"word": "in"})).get("isError")
-        assert await third.tools() == ["SKILL", "a__echo"]
+        assert await third.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         assert third.wire.notices() == before
     assert "Traceback" not in proxy.log.read_text()
 
@@ -513,7 +512,7 @@ async def test_a_client_that_needs_it_no_more_makes_room(bench: Bench, launch: L
     for comes, goes in ((first, None), (second, first), (first, second)):
         if goes is not None:
             await raw.skill(proxy.url, goes, "offload", "one")
-        assert (await raw.skill(proxy.url, comes, "activate", "one"))["structuredContent"]["problems"] == []
+        assert not_ready(await raw.skill(proxy.url, comes, "activate", "one")) == {}
     assert len(bench.events("a", "spawned")) == 3
 
 

@@ -78,7 +78,7 @@ async def test_a_slow_server_costs_neither_the_first_list_nor_the_first_call(ben
     await runs.prime()
     bench.file("go").unlink()
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         results: list[Json] = []
 
         async def call() -> None:
@@ -90,7 +90,7 @@ async def test_a_slow_server_costs_neither_the_first_list_nor_the_first_call(ben
             assert not bench.events("a", "ran")
             bench.file("go").touch()
         assert [text_of(result) for result in results] == ['{"word": "early"}']
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         assert peer.wire.notices() == 0
 
 
@@ -101,11 +101,11 @@ async def test_what_turns_out_to_be_different_is_put_right_with_a_notice(bench: 
     offering(bench, 1)
     bench.file("go").unlink()
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__tool_000", "a__tool_001"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__tool_000", "a__tool_001"]
         assert peer.wire.notices() == 0
         bench.file("go").touch()
         await peer.wire.until_notices(1)
-        assert await peer.tools() == ["SKILL", "a__tool_000"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
         with pytest.raises(Exception, match="Unknown tool: a__tool_001"):
             await peer.call("a__tool_001")
         assert peer.wire.notices() == 1
@@ -113,7 +113,7 @@ async def test_what_turns_out_to_be_different_is_put_right_with_a_notice(bench: 
         await until(lambda: b"tool_001" not in kept.read_bytes())
     bench.file("go").unlink()
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__tool_000"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
 
 
 async def test_a_server_that_does_not_come_back_is_still_named(bench: Bench, runs: Runs):
@@ -122,7 +122,7 @@ async def test_a_server_that_does_not_come_back_is_still_named(bench: Bench, run
     await runs.prime()
     bench.file("a.argv").write_text(json.dumps(Faults(log=str(bench.log("a")), dies=True, stderr="no licence").argv()))
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__tool_000"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
         result = await peer.call("a__tool_000")
         assert result["isError"]
         assert "no licence" in text_of(result)
@@ -170,17 +170,17 @@ async def test_what_was_kept_is_not_used_where_it_may_not_fit(
     change(bench)
     bench.settings["list_wait"] = 0.1
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
         go.touch()
         await peer.wire.until_notices(1)
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
 
 
 async def test_where_it_is_not_wanted_nothing_is_written(bench: Bench, runs: Runs):
     """Not even the folder."""
     not_wanted(bench)
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
     assert not runs.cache.exists()
 
 
@@ -193,7 +193,7 @@ async def test_damaged_files_do_no_harm(bench: Bench, runs: Runs, content: bytes
     foreign = file.with_name("README.txt")
     foreign.write_text("not ours")
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         await until(lambda: file.read_bytes()[-1:] == b"}" and b"echo" in file.read_bytes())
     assert foreign.read_text() == "not ours"
 
@@ -204,7 +204,7 @@ async def test_a_folder_that_cannot_be_written_costs_one_warning(bench: Bench, r
     bench.skill("two", {"b": ["echo"]}, active=True)
     runs.cache.write_text("no folder")
     async with runs.run() as (proxy, peer):
-        assert await peer.tools() == ["SKILL", "a__echo", "b__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo", "b__echo"]
         await until(lambda: "offers.not_kept" in proxy.log.read_text())
         assert not (await peer.call("b__echo")).get("isError")
     lines = [json.loads(line) for line in proxy.log.read_text().splitlines()]
@@ -234,7 +234,7 @@ async def test_what_a_changed_server_offers_is_kept_too(bench: Bench, runs: Runs
     async with runs.run() as (proxy, peer):
         await peer.skill("list")
         bench.file("go").touch()
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         await peer.wire.until_notices(1)
         await runs.remembers(1)
         another_entry(bench)
@@ -245,4 +245,4 @@ async def test_what_a_changed_server_offers_is_kept_too(bench: Bench, runs: Runs
         assert peer.wire.notices() == 1
     bench.file("go").unlink()
     async with runs.run() as (_, peer):
-        assert await peer.tools() == ["SKILL", "a__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]

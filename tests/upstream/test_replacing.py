@@ -189,7 +189,7 @@ async def test_a_removed_server_ends_when_its_calls_are_done(bench: Bench):
             del bench.servers["a"]
             bench.skill("one", {"b": ["echo"]})
             await reload(bench, proxy, full=False)
-            assert await proxy.tools() == ["SKILL", "b__echo"]
+            assert await proxy.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
             with pytest.raises(MCPError, match="Unknown tool: a__echo"):
                 await proxy.call("a__echo")
             first.touch()
@@ -199,7 +199,7 @@ async def test_a_removed_server_ends_when_its_calls_are_done(bench: Bench):
         assert [result.is_error for result in results] == [False]
         await bench.event("a", "eof")
         assert proxy.running.pool.status("a").state == "idle"
-        assert await proxy.tools() == ["SKILL", "b__echo"]
+        assert await proxy.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
     assert len(bench.events("b", "spawned")) == 1
 
 
@@ -241,7 +241,7 @@ async def test_a_failed_server_that_is_put_right_starts_at_once(bench: Bench, mo
         bench.stdio("a")
         await reload(bench, proxy)
         await until(lambda: notices > 0)
-        assert await proxy.tools() == ["SKILL", "a__echo"]
+        assert await proxy.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
         assert notices == 1
 
 

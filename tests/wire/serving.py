@@ -8,7 +8,9 @@ import structlog
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, NotificationParams, TextContent
 
+from proxy.face.early_responder import Handover
 from proxy.face.stdio import serve_stdio
+from proxy.wire.standard_streams import claim
 
 told: list[str] = []
 
@@ -33,7 +35,7 @@ async def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     server = Server[Any]("small", version="1", on_call_tool=call)
     server.add_notification_handler("x/told", NotificationParams, note)
-    await serve_stdio(server)
+    await serve_stdio(server, Handover(claim()), lambda: print("the input has ended", file=sys.stderr))
 
 
 if __name__ == "__main__":

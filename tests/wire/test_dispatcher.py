@@ -646,6 +646,66 @@ async def test_what_is_due_at_the_end_of_the_input_is_answered():
         await peer.dispatcher.over.wait()
 
 
+async def test_the_end_of_the_input_is_told_while_answers_are_due():
+    """At once, so that nothing that waits for more of it keeps them; once, and also where no answer is waited for."""
+    held, ends = Held(), list[bool]()
+    async with running(held, grace=DEADLINE, on_end=lambda: ends.append(held.release.is_set())) as peer:
+        await peer.say({"id": 1, "method": "slow"})
+        await until(lambda: held.started == ["slow"])
+        peer.leave()
+        await until(lambda: bool(ends))
+        assert not peer.dispatcher.over.is_set()
+        held.release.set()
+        assert (await peer.hear())["id"] == 1
+        await peer.dispatcher.over.wait()
+    async with running(on_end=lambda: ends.append(True)) as peer:
+        peer.leave()
+        await peer.dispatcher.over.wait()
+    assert ends == [False, True]
+
+
+async def test_what_was_answered_already_is_handled_and_not_answered_again():
+    """Once, by an id as text or number; what fails or is stopped there is not answered either."""
+    held = Held()
+    async with running(held, answered=[1, "2", 3, 4]) as peer:
+        await peer.say(*({"id": number, "method": f"m{number}"} for number in ("1", 2, 3)))
+        await until(lambda: held.started == ["m1", "m2", "m3"])
+        await peer.say({"method": "notifications/cancelled", "params": {"requestId": 3}})
+        held.release.set()
+        await until(lambda: not peer.dispatcher._in_work)
+        assert await peer.quiet()
+        await peer.say({"id": 1, "method": "again"})
+        assert await peer.hear() == {"jsonrpc": "2.0", "id": 1, "result": {"method": "again"}}
+
+
+async def test_an_error_that_was_told_already_is_not_told_again():
+    """Whoever answered before us may have found it, too."""
+
+    async def fail(ctx: object, method: str, params: Params) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        raise MCPError(-5, "no")
+
+    async with running(fail, answered=[1]) as peer:
+        await peer.say({"id": 1, "method": "a"})
+        await until(lambda: not peer.dispatcher._in_work)
+        assert await peer.quiet()
+
+
+async def test_who_stops_it_answers_nothing_a_second_time():
+    """What is in work then, and was answered already, ends in silence."""
+    held, peer = Held(), Peer(answered=[1])
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(peer.dispatcher.run, held, ignore)
+        await peer.say({"id": 1, "method": "slow"}, {"id": 2, "method": "slow"})
+        await until(lambda: held.started == ["slow", "slow"])
+        tasks.cancel_scope.cancel()
+    assert (await peer.hear())["id"] == 2
+    for close in (peer.leave, peer.close, peer.source.close, peer.sink.abort):
+        close()
+    await anyio.lowlevel.checkpoint()
+
+
 async def test_a_large_last_answer_is_written_to_its_end():
     """As long as the peer takes some of it, the end waits."""
 

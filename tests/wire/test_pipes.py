@@ -10,7 +10,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from proxy.wire.pipes import Sink, Source, can_be_polled
+from proxy.wire.pipes import Sink, Source
+from proxy.wire.standard_streams import can_be_polled
 from tests.wire.peer import DEADLINE
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,32 @@ async def test_everything_is_read_and_then_the_end(pipe: list[int], polled: bool
     os.close(taken(pipe, 1))
     await until(lambda: ended == [True])
     assert b"".join(chunks) == b"onetwothree"
+    await closed(source)
+
+
+@both
+async def test_what_was_read_before_can_pause_what_follows(pipe: list[int], polled: bool):
+    """As soon as it is passed on, which is before anything is read here."""
+    chunks: list[bytes] = []
+    source = Source(taken(pipe, 0), polled=polled, read=b"one")
+
+    def pausing(chunk: bytes) -> None:
+        chunks.append(chunk)
+        source.pause()
+
+    os.write(pipe[1], b"two")
+    await source.start(pausing, nothing)
+    for _ in range(100):
+        await anyio.lowlevel.checkpoint()
+    assert b"".join(chunks) == (b"one" if polled else b"onetwo")  # a thread is one chunk ahead
+    os.write(pipe[1], b"three")
+    for _ in range(100):
+        await anyio.lowlevel.checkpoint()
+    assert b"three" not in b"".join(chunks)
+    source.resume()
+    await until(lambda: b"".join(chunks).startswith(b"onetwo"))
+    source.resume()
+    await until(lambda: b"".join(chunks) == b"onetwothree")
     await closed(source)
 
 

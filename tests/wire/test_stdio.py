@@ -21,6 +21,7 @@ ENVELOPE = {
 CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 INITIALIZE = {"id": "i", "method": "initialize", "params": CLIENT}
 INITIALIZED = {"method": "notifications/initialized"}
+DISCOVER = {"id": "d", "method": "server/discover", "params": {"_meta": ENVELOPE}}
 TOLD = {"method": "x/told", "params": {}}
 
 
@@ -61,6 +62,46 @@ def test_the_envelope_opens_the_modern_era():
     assert answers["i"]["error"]["code"] == UNSUPPORTED_PROTOCOL_VERSION
     assert answers["i"]["error"]["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
     assert "error" in answers[3]
+
+
+def test_discovering_opens_no_era():
+    """It is answered as a modern request is, and the client can still shake hands, or go on without."""
+    handshake, _ = conversation(DISCOVER, INITIALIZE, INITIALIZED, TOLD, call())
+    assert handshake["d"]["result"]["supportedVersions"] == [MODERN]
+    assert handshake["i"]["result"]["protocolVersion"] == "2025-11-25"
+    assert text(handshake[1]) == "x/told"
+    assert "resultType" not in handshake[1]["result"]
+    # What was told before waits for the request that opens the era.
+    modern, _ = conversation(TOLD, DISCOVER, {**DISCOVER, "id": "again"}, call(_meta=ENVELOPE), INITIALIZE)
+    assert modern["d"]["result"]["supportedVersions"] == modern["again"]["result"]["supportedVersions"] == [MODERN]
+    assert (text(modern[1]), modern[1]["result"]["resultType"]) == ("x/told", "complete")
+    assert modern["i"]["error"]["code"] == UNSUPPORTED_PROTOCOL_VERSION
+
+
+def test_discovering_in_an_era_is_a_request_of_that_era():
+    """Once there is one: a handshake's connection takes no envelope, a modern one still says what it is."""
+    handshake, _ = conversation(INITIALIZE, INITIALIZED, DISCOVER, call())
+    assert handshake["d"]["error"]["code"] == INVALID_REQUEST
+    assert "result" in handshake[1]
+    modern, _ = conversation(call(_meta=ENVELOPE), DISCOVER)
+    assert modern["d"]["result"]["supportedVersions"] == [MODERN]
+
+
+def test_discovering_without_an_envelope_is_refused_and_opens_no_era_either():
+    """There is no such method before the handshake; that, or a modern request, can follow."""
+    plain = {"id": "d", "method": "server/discover", "params": {}}
+    handshake, _ = conversation(plain, INITIALIZE, INITIALIZED, call())
+    assert "error" in handshake["d"]
+    assert "result" in handshake[1]
+    modern, _ = conversation(plain, call(_meta=ENVELOPE))
+    assert "error" in modern["d"]
+    assert modern[1]["result"]["resultType"] == "complete"
+
+
+def test_the_end_of_the_input_is_told():
+    """Those who wait for something more of the client wait in vain from then on."""
+    _, log = conversation(INITIALIZE, INITIALIZED, call())
+    assert log.count("the input has ended") == 1
 
 
 def test_half_an_envelope_is_modern_too():
