@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION PYRIGHT_PYTHON_NODE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-test lint ruff format types imports unit cover bench conformance fix lock clean
+.PHONY: help run test install install-test lint ruff format types imports unit cover bench clients conformance fix lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
@@ -74,6 +74,9 @@ conformance: $(TEST_STAMP) ## the official MCP conformance suite, which needs np
 bench: $(RUN_STAMP) ## how fast it is, beside a plain SDK proxy and none; 3 minutes (ARGS="--only calls,list --rounds 5 --long")
 	@$(BIN)/python tests/benchmarks/speed.py $(ARGS)
 
+clients: $(RUN_STAMP) ## real MCP clients against the proxy; needs npm, 6 GB (ARGS="--only codex --transport stdio --write")
+	@$(BIN)/python tests/clients/real/run.py $(ARGS)
+
 fix: $(TEST_STAMP) ## let ruff repair and format what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -122,5 +125,5 @@ lock: ## write requirements*.txt anew from pyproject.toml (ARGS=--upgrade)
 
 clean: ## remove the environment and everything that was generated
 	@rm -rf $(VENV) .venv-lock build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache \
-		.pytest_cache .ruff_cache .conformance .npm-servers
+		.pytest_cache .ruff_cache .clients .conformance .npm-servers
 	@find proxy tests -name __pycache__ -type d -prune -exec rm -rf {} +
