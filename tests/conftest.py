@@ -31,6 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDER = ROOT / "tests" / "servers" / "recorder.py"
 PATIENCE = 20.0
 """Seconds after which a wait counts as failed."""
+QUIET = "mcporter"
+"""What clients call themselves where a test does not say: one that is known not to read a changed list again, so that
+no result is held for it, and `SKILL_CALL` stands in its list."""
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: without it each would read all certificate authorities first."""
 BIG = 64 * 1024 * 1024
@@ -94,9 +97,10 @@ class Record:
     log: Path
     name: str = "recorder"
     until: Path | None = None
+    pages: bool = False
 
     def entry(self, **more: Any) -> Json:
-        args = [str(RECORDER), "--log", str(self.log), "--name", self.name]
+        args = [str(RECORDER), "--log", str(self.log), "--name", self.name, *(["--pages"] if self.pages else [])]
         if self.until is not None:
             args += ["--until", str(self.until)]
         return {"command": sys.executable, "args": args, **more}
@@ -294,12 +298,18 @@ class Wire:
     async def until(self, test: Callable[[], bool]) -> None:
         """Wait until `test` holds; it is asked after every message."""
         with anyio.fail_after(PATIENCE):
-            while not test():
-                await self._news.wait()
+            await self.whenever(test)
 
-    async def until_notices(self, count: int, kind: str = "tools") -> None:
-        """Wait until this many notices have come."""
-        await self.until(lambda: self.notices(kind) >= count)
+    async def whenever(self, test: Callable[[], bool]) -> None:
+        """As `until`, however long that takes."""
+        while not test():
+            await self._news.wait()
+
+    async def until_notices(self, count: int, kind: str = "tools", *, forever: bool = False) -> None:
+        """Wait until this many notices have come; `forever`: as long as that takes."""
+        with anyio.move_on_after(inf) if forever else anyio.fail_after(PATIENCE):
+            while self.notices(kind) < count:
+                await self._news.wait()
 
 
 @dataclass
@@ -358,6 +368,29 @@ class Peer:
         async with self.client.listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True):
             yield
 
+    @asynccontextmanager
+    async def rereading(self) -> AsyncGenerator[None]:
+        """Inside, the list of tools is read again whenever a notice says that it has changed, as many clients do.
+
+        It hears of that already (`hearing`).
+        """
+
+        async def reread() -> None:
+            told = self.wire.notices()
+
+            def has_changed() -> bool:
+                return self.wire.notices() > told
+
+            while True:
+                await self.wire.whenever(has_changed)
+                told = self.wire.notices()
+                await self.tools()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reread)
+            yield
+            tasks.cancel_scope.cancel()
+
 
 @asynccontextmanager
 async def _tapped(transport: Any, wire: Wire) -> AsyncGenerator[Any]:
@@ -383,7 +416,7 @@ async def connected(
     mode: str = "auto",
     *,
     token: str | None = None,
-    name: str = "story-client",
+    name: str = QUIET,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Peer]:
     """A client of the SDK at a URL or at a program over stdio."""
@@ -486,12 +519,12 @@ class Raw:
             sent["Mcp-Name"] = full["uri"]
         return await self.post(url, method, full, sent)
 
-    async def open_answer(self, url: str, headers: Mapping[str, str] | None = None, name: str = "raw") -> Answer:
+    async def open_answer(self, url: str, headers: Mapping[str, str] | None = None, name: str = QUIET) -> Answer:
         """The answer to `initialize`."""
         params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
         return await self.post(url, "initialize", params, headers)
 
-    async def open(self, url: str, token: str | None = None, name: str = "raw") -> dict[str, str]:
+    async def open(self, url: str, token: str | None = None, name: str = QUIET) -> dict[str, str]:
         """Open a session; the headers that its later requests carry."""
         own = {"Authorization": f"Bearer {token}"} if token else {}
         answer = await self.open_answer(url, own, name)

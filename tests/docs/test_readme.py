@@ -27,14 +27,16 @@ def blocks(language: str) -> list[str]:
 
 
 COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line]
-CLIENT_CONFIGS = [*map(json.loads, blocks("json")), *map(tomllib.loads, blocks("toml"))]
+IN_ONE_LINE = re.findall(r"^\| \*\*.+?\*\* \| `.+?` \| `(\{.+?\})`", README, re.MULTILINE)
+CLIENT_CONFIGS = [*map(json.loads, [*blocks("json"), *IN_ONE_LINE]), *map(tomllib.loads, blocks("toml"))]
 
 
 def entries() -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for config in CLIENT_CONFIGS:
         (servers,) = config.values()
-        found += servers.values()
+        found += servers.values() if isinstance(servers, dict) else servers
+    assert len(IN_ONE_LINE) == 6
     return found
 
 

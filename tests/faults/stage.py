@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from tests.answers import current_skills
 from tests.conftest import ROOT, HttpProxy, Json, Peer, http_proxy, program, text_of, write_config
 from tests.faults.front import FaultBench
 from tests.upstream.bench import alive, until
@@ -95,7 +96,7 @@ def failure(answer: Json, *words: str) -> Json:
 
 def current(answer: Json) -> list[str]:
     assert not answer.get("isError"), answer
-    return answer["structuredContent"]["current_skills"]
+    return current_skills(answer)
 
 
 async def invoke(peer: Peer, skill: str) -> Json:

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.answers import current_skills
 from tests.conftest import ERAS, HttpProxy, Json, Peer, Raw, connected, http_proxy, text_of
 from tests.faults.stage import (
     BOUND,
@@ -204,7 +205,7 @@ async def test_a_hook_changes_its_own_skill_in_its_own_scope(stage: Stage, free_
     stage.acts("case", hook_timeout=ENOUGH, on_activate=[change])
     async with mirrored(stage, free_port) as proxy, connected(proxy.namespace("one")) as one:
         answer = failure(await one.skill("activate", "case"), "me/SKILL", f"{ENOUGH:g} s")
-        assert answer["structuredContent"]["current_skills"] == []
+        assert current_skills(answer) == []
         await works(one)
         assert current(await one.skill("list")) == []
         assert len(proxy.logged("hook.failed")) == 1

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.answers import not_ready
 from tests.conftest import ERAS, connected
 from tests.faults.front import MOST, FaultBench, Step
 from tests.program.process import Program, serving
@@ -78,7 +79,7 @@ async def test_in_the_middle_of_calls(bench: FaultBench, way: Way):
     go = str(bench.file("go"))
     async with serving(bench.write()) as program:
         await program.greet()
-        assert not (await program.activate("all"))["structuredContent"]["problems"]
+        assert not not_ready(await program.activate("all"))
         await act(program, "half", ("half",), ("wait", go))
         await act(program, "deaf", ("close", "ears"), ("wait", go))
         await bench.event("deaf", "ran")
@@ -132,7 +133,7 @@ async def test_with_shells_around_servers(bench: FaultBench, way: Way):
     bench.skill("all", {key: ["act"] for key in bench.servers})
     async with serving(bench.write()) as program:
         await program.greet()
-        assert not (await program.activate("all"))["structuredContent"]["problems"]
+        assert not not_ready(await program.activate("all"))
         for key in ("busy", "stubborn"):
             await act(program, key, ("wait", str(bench.file("go"))))
             await bench.event(key, "ran")
@@ -183,7 +184,7 @@ async def test_when_it_is_killed_servers_in_shells_end_by_themselves(bench: Faul
     bench.skill("all", {key: ["act"] for key in bench.servers})
     async with serving(bench.write()) as program:
         await program.greet()
-        assert not (await program.activate("all"))["structuredContent"]["problems"]
+        assert not not_ready(await program.activate("all"))
         await act(program, "busy", ("wait", str(bench.file("go"))))
         await act(program, "flood", ("answer", "0123456789", 300_000))
         for key in ("busy", "flood"):

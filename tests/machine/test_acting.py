@@ -21,6 +21,7 @@ from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerUnavailable
 from proxy.core.failing import StepFailed
 from proxy.core.inventory import Json, Offer
+from proxy.core.known_clients import DOES_NOT_REREAD
 from proxy.core.names import Naming
 from proxy.core.profiles import Policy
 from proxy.core.run import Run
@@ -369,16 +370,18 @@ class Acting(RuleBasedStateMachine):
 
     # --- clients
 
-    def call(self, scope: ScopeId, client: int, name: str, arguments: Json, cancelled_after: int | None) -> None:
+    def call(self, scope: ScopeId, client: int, tool: str, arguments: Json, cancelled_after: int | None) -> None:
         """A client calls a tool, and perhaps cancels after so many turns of the loop."""
 
         async def work() -> None:
-            caller = Caller(scope, "handshake", f"{scope.name} {client}", "", Channel())
+            quick = client == 1  # for the other, results are held a while, in which much can happen
+            name = DOES_NOT_REREAD[0] if quick else "somebody"
+            caller = Caller(scope, "handshake", f"{scope.name} {client}", name, Channel())
             self.lifetimes.begun(scope)
             self.begun.add(scope)
             try:
-                answer = await self.wired.calling.call(caller, {"name": name, "arguments": arguments})
-                if arguments.get("action") == "activate" and not answer.get("isError"):
+                answer = await self.wired.calling.call(caller, {"name": tool, "arguments": arguments})
+                if quick and arguments.get("action") == "activate" and not answer.get("isError"):
                     state = await self.gate.state(scope)
                     told = arguments["skill_name"] not in state.due or self.reloads != self.reloads_at_finish
                     self.claim(told, "what has begun has yet to begin", arguments, state)

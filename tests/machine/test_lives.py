@@ -511,7 +511,8 @@ class Lives(RuleBasedStateMachine):
         assert {scope for life in pool._lives.values() for scope in life._holders} <= {None}
         assert {place for place in pool._offers._offers if place[1] is not None} == set()
         assert set(pool._offers._inventories) <= {None}
-        assert not proxy.announcer._held
+        assert not proxy.announcer._in_change
+        assert not proxy.reads._expected
         clients = proxy.clients
         assert not any([clients._peers, clients._listening, clients._streams, clients._declared])
         assert not any([proxy.lifetimes._in_use, proxy.lifetimes._last_used])

@@ -107,7 +107,7 @@ async def test_tools_that_come_and_go(changing: Changing, namespace: str, server
             refused = await peer.call(f"{server}__{beside}")  # which another skill would grant
             assert refused["isError"] is True
             assert f"all-{server}" in text_of(refused)
-        assert await all_of.idle.tools() == ["SKILL"]
+        assert await all_of.idle.tools() == ["SKILL", "SKILL_CALL"]
         await all_of.change(remove=[new, "old"])
         await all_of.until_told("tools")
         for peer in all_of.peers:
@@ -189,7 +189,7 @@ async def test_stream_that_is_opened_before_anything_else(changing: Changing, ra
     headers = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": HANDSHAKE}
     async with raw.stream(url, headers) as stream:
         await raw.send("POST", url, headers=headers, body={"jsonrpc": "2.0", "method": "notifications/initialized"})
-        assert await raw.tools(url, headers) == ["SKILL"]
+        assert await raw.tools(url, headers) == ["SKILL", "SKILL_CALL"]
         async with connected(url, MODERN) as other:
             await other.skill("activate", "some-handshake")
         await stream.until_notices(1)

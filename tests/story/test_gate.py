@@ -14,6 +14,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
+from tests.answers import current_skills, tools_told
 from tests.conftest import (
     ERAS,
     ROOT,
@@ -131,9 +132,19 @@ async def test_hidden_tools_never_arrive(world: World, namespace: str, mode: str
         elif when == "beside":
             await peer.skill("activate", "second")
         for name in SPELLINGS:
+            if when == "beside" and name == "echo":  # so the server that is granted calls its own
+                continue
             assert refused(await outcome(peer, name, marker)), name
             assert refused(await through_call_route(peer, name, marker)), name
+        if when == "beside":
+            for answer in (
+                await outcome(peer, "echo", f"own-{namespace}"),
+                await through_call_route(peer, "echo", f"own-{namespace}"),
+            ):
+                assert answer["structuredContent"]["server"] == "two"
         await peer.skill("activate", "narrow")
+        if when == "beside":  # two that are granted are called so now
+            assert refused(await outcome(peer, "echo", marker))
         await peer.call("one__echo", {"marker": f"last-{namespace}"})
     assert world.one.calls(f"last-{namespace}")
     assert world.one.calls(marker) == []
@@ -278,7 +289,7 @@ async def test_grants(world: World, namespace: str, skill: str, granted: list[st
     async with connected(world.proxy.namespace(namespace)) as peer:
         result = await peer.skill("activate", skill)
         assert await peer.tools() == ["SKILL", "SKILL_CALL", *granted]
-        assert [tool["name"] for tool in result["structuredContent"]["tools"]] == granted
+        assert tools_told(result) == granted
 
 
 async def test_everything(world: World, namespace: str) -> None:
@@ -358,19 +369,18 @@ async def test_list_is_the_same_after_restarts(tmp_path: Path) -> None:
 
 async def test_odd_names(world: World, namespace: str) -> None:
     """Every exposed name fits every client, and the call arrives under the exact original name."""
-    originals = ["Größe", "SKILL", "Scan file", "a/b", "ns:tool", "time.get-now"]
+    originals = sorted(["Größe", "SKILL", "Scan file", "a/b", "ns:tool", "time.get-now"])
     async with connected(world.proxy.namespace(namespace)) as peer:
         activation = await peer.skill("activate", "odd")
-        exposed = {tool["tool"]: tool["name"] for tool in activation["structuredContent"]["tools"]}
-        assert sorted(exposed) == sorted(originals)
-        assert len(set(exposed.values())) == len(originals)
-        for original, name in exposed.items():
+        names = tools_told(activation)
+        assert len(set(names)) == len(names) == len(originals)
+        for original, name in zip(originals, names, strict=True):  # in the order of their own names
             assert re.fullmatch(r"[A-Za-z0-9_-]{1,48}", name), name
             answer = await peer.call(name, {"marker": namespace})
             assert answer["structuredContent"]["tool"] == original
-        assert await peer.tools() == ["SKILL", "SKILL_CALL", *(exposed[original] for original in sorted(originals))]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", *names]
         assert text_of(await peer.skill("list")).startswith("10 skills")
-    assert sorted(name for name, _ in world.two.calls(namespace)) == sorted(originals)
+    assert sorted(name for name, _ in world.two.calls(namespace)) == originals
 
 
 async def test_same_names_and_long_names(world: World, namespace: str) -> None:
@@ -396,13 +406,15 @@ async def test_unprefixed_upstream_cannot_take_our_names(tmp_path: Path) -> None
         tmp_path / "skills.yaml", {"up": record.entry(prefix="")}, {"s": {"usage": "u", "tool_list": {"up": []}}}
     )
     async with connected(stdio_program(config)) as peer:
-        exposed = (await peer.skill("activate", "s"))["structuredContent"]["tools"]
-        by_original = {tool["tool"]: tool["name"] for tool in exposed}
-        assert by_original["echo"] == "echo"
-        assert {by_original["SKILL"].casefold(), by_original["skill"].casefold()}.isdisjoint({"skill"})
+        names = tools_told(await peer.skill("activate", "s"))
+        assert "echo" in names
+        altered = [name for name in names if name.casefold().startswith("skill")]
+        assert len(altered) == 2
+        assert "skill" not in map(str.casefold, altered)
         assert (await peer.tools()).count("SKILL") == 1
-        assert (await peer.call(by_original["SKILL"]))["structuredContent"]["tool"] == "SKILL"
-        assert (await peer.skill("list"))["structuredContent"]["current_skills"] == ["s"]
+        called = {(await peer.call(name))["structuredContent"]["tool"] for name in altered}
+        assert called == {"SKILL", "skill"}
+        assert current_skills(await peer.skill("list")) == ["s"]
 
 
 # --- races -----------------------------------------------------------------------------------------------------------

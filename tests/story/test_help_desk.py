@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from mcp.client.session import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
+from tests.answers import current_skills
 from tests.conftest import (
     ERAS,
     ROOT,
@@ -237,13 +238,8 @@ def stages(peer: Peer) -> list[tuple[str, str]]:
     return [(stage["name"], stage["status"]) for stage in found if stage]
 
 
-def current(answer: Json) -> list[str]:
-    """The skills that are active by an answer of `SKILL`."""
-    return answer["structuredContent"]["current_skills"]
-
-
 def is_failure(answer: Json, *said: str) -> bool:
-    """Whether an answer is an error that says all of this to those who read the text and to those who read the rest."""
+    """Whether an answer is an error that says all of this."""
     assert answer.get("isError") is True, answer
     assert "Traceback" not in text_of(answer)
     assert all(word in text_of(answer) for word in said), (said, answer)
@@ -327,7 +323,7 @@ async def test_a_start_that_fails_is_said_and_tried_again(url: str, desk: Desk, 
             assert is_failure(await call(), "customer", "desk/find_customer", FIRE)
         assert {tool for tool, _ in desk.calls()} == {"find_customer"}
         desk.works("find_customer")
-        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert current_skills(await peer.skill("activate", "case")) == ["case"]
         assert desk.calls("open_case", "close_case") == [("open_case", "done")]
 
 
@@ -339,10 +335,10 @@ async def test_a_skill_that_is_active_from_the_start_and_cannot_begin(tmp_path: 
     async with connected(stdio_program(configured(tmp_path, active=True), "--namespace", "dana"), mode) as peer:
         told = await peer.skill("list")
         assert all(word in text_of(told) for word in ("case", "desk/open_case", FIRE)), told
-        assert current(told) == []
+        assert current_skills(told) == []
         assert not set(CASE_TOOLS) & set(await peer.tools())
         desk.works("open_case")
-        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert current_skills(await peer.skill("activate", "case")) == ["case"]
         assert desk.calls("open_case", "close_case") == [("open_case", "failed"), ("open_case", "done")]
 
 
@@ -369,7 +365,7 @@ async def test_a_case_is_open_before_the_skill_is_active(url: str, desk: Desk, m
             assert is_failure(await peer.call("desk__list_orders"), "desk__list_orders")
             assert (peer.wire.notices(), answers, desk.calls("list_orders")) == (0, [], [])
             desk.works("open_case")
-        assert current(answers[0]) == ["case"]
+        assert current_skills(answers[0]) == ["case"]
         await peer.wire.until_notices(1)
         (notice,) = peer.wire.where(lambda message: message.get("method") == "notifications/tools/list_changed")
         (result,) = peer.wire.where(lambda message: "skill case activated" in json.dumps(message.get("result")))
@@ -390,7 +386,7 @@ async def test_steps_know_the_customer_and_the_client(url: str, desk: Desk) -> N
 async def test_an_active_skill_is_not_begun_again(url: str, desk: Desk, mode: str) -> None:
     async with connected(url, mode) as peer:
         for _ in range(2):
-            assert current(await peer.skill("activate", "case")) == ["case"]
+            assert current_skills(await peer.skill("activate", "case")) == ["case"]
         assert desk.cases() == [("open", None)]
 
 
@@ -415,7 +411,7 @@ async def test_offloading_closes_the_case_once(url: str, desk: Desk, mode: str) 
             await peer.skill("activate", "case")
             await peer.call("desk__add_note", {"text": f"round {round_}"})
             for _ in range(2):
-                assert current(await peer.skill("offload", "case")) == []
+                assert current_skills(await peer.skill("offload", "case")) == []
             assert [status for status, _ in desk.cases()] == ["closed"] * round_
             assert desk.calls("close_case") == [("close_case", "done")] * round_
         assert all((resolution or "").startswith("offloaded: ") for _, resolution in desk.cases())
@@ -434,7 +430,7 @@ async def test_while_a_case_is_being_closed_nothing_is_granted(url: str, desk: D
             assert is_failure(await peer.call("desk__list_orders"), "case")
             assert answers == []
             desk.works("close_case")
-        assert current(answers[0]) == []
+        assert current_skills(answers[0]) == []
 
 
 async def test_offloading_waits_for_the_activation(url: str, desk: Desk) -> None:
@@ -461,7 +457,7 @@ async def test_two_activations_at_a_time_open_one_case(url: str, desk: Desk) -> 
         await desk.until_begun("open_case")
         desk.works("open_case")
         await until(lambda: len(answers) == 2)
-    assert [current(answer) for answer in answers] == [["case"], ["case"]]
+    assert [current_skills(answer) for answer in answers] == [["case"], ["case"]]
     assert desk.calls("open_case") == [("open_case", "done")]
 
 
@@ -472,9 +468,9 @@ async def test_a_server_hangs_in_a_hook(url: str, desk: Desk, mode: str) -> None
     async with connected(url, mode) as peer:
         assert is_failure(await peer.skill("activate", "hasty"), "hasty", "desk/open_case", "0.2 s")
         await until(lambda: desk.calls("open_case") == [("open_case", "cancelled")])
-        assert current(await peer.skill("list")) == []
+        assert current_skills(await peer.skill("list")) == []
         desk.works("open_case")
-        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert current_skills(await peer.skill("activate", "case")) == ["case"]
 
 
 async def test_the_end_of_an_idle_scope_closes_its_case(tmp_path: Path, raw: Raw) -> None:
@@ -505,7 +501,7 @@ async def test_a_skill_that_takes_the_place_of_a_case_closes_it(url: str, desk: 
     async with connected(url, "legacy") as peer:
         await peer.skill("activate", "case")
         arguments = {"action": "activate", "skill_name": "sole"}
-        assert current(await peer.call("SKILL", arguments, _meta={"progressToken": 1})) == ["sole"]
+        assert current_skills(await peer.call("SKILL", arguments, _meta={"progressToken": 1})) == ["sole"]
         steps = ("notes", "desk/close_case")
         assert stages(peer) == [(step, status) for step in steps for status in ("running", "completed")]
     assert [status for status, _ in desk.cases()] == ["closed"]
@@ -558,7 +554,7 @@ async def test_two_skills_that_bind_differently_cannot_be_active_together(url: s
         assert is_failure(await peer.skill("activate", "case"), "case", "rival")
         assert desk.calls("open_case") == []
         await peer.skill("offload", "rival")
-        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert current_skills(await peer.skill("activate", "case")) == ["case"]
 
 
 # --- invoking --------------------------------------------------------------------------------------------------------
@@ -694,13 +690,13 @@ async def test_a_step_of_an_activation_fails(
         answer = await peer.skill("activate", "careful")
         assert is_failure(answer, step, f"desk/{tool}", FIRE, *had_run)
         assert all(other not in text_of(answer) for other in {"open it", "note it", "read it"} - {step, *had_run})
-        assert current(await peer.skill("list")) == []
+        assert current_skills(await peer.skill("list")) == []
         assert (await peer.tools(), peer.wire.notices()) == (before, 0)
         assert desk.calls("close_case") == []  # what had run is not undone behind anyone's back
         desk.works(tool)
-        assert current(await peer.skill("activate", "careful")) == ["careful"]
+        assert current_skills(await peer.skill("activate", "careful")) == ["careful"]
         assert "desk__track_order" in await peer.tools()
-        assert current(await peer.skill("offload", "careful")) == []
+        assert current_skills(await peer.skill("offload", "careful")) == []
         assert desk.calls("close_case") == [("close_case", "done")]
 
 
@@ -713,14 +709,14 @@ async def test_a_step_of_an_end_fails(url: str, desk: Desk, mode: str, tool: str
         desk.fails(tool)
         answer = await peer.skill("offload", "careful")
         assert all(word in text_of(answer) for word in (step, f"desk/{tool}", FIRE)), answer
-        assert current(answer) == []
+        assert current_skills(answer) == []
         assert "desk__track_order" not in await peer.tools()
         desk.works(tool)
         heard = desk.calls()
         await peer.skill("offload", "careful")
         assert (desk.calls(), desk.cases()) == (heard, [("open", None)])
-        assert current(await peer.skill("activate", "careful")) == ["careful"]
-        assert current(await peer.skill("offload", "careful")) == []
+        assert current_skills(await peer.skill("activate", "careful")) == ["careful"]
+        assert current_skills(await peer.skill("offload", "careful")) == []
         assert [status for status, _ in desk.cases()] == ["open", "closed"]
 
 
@@ -834,10 +830,10 @@ async def test_an_activation_is_given_up(url: str, desk: Desk, mode: str) -> Non
     async with connected(url, mode) as peer:
         await given_up(desk, "open_case", lambda: peer.skill("activate", "case"))
         desk.works("open_case")
-        assert current(await peer.skill("list")) == []
+        assert current_skills(await peer.skill("list")) == []
         assert not set(CASE_TOOLS) & set(await peer.tools())
         assert (desk.cases(), desk.calls("close_case")) == ([], [])
-        assert current(await peer.skill("activate", "case")) == ["case"]
+        assert current_skills(await peer.skill("activate", "case")) == ["case"]
         assert desk.cases() == [("open", None)]
 
 
@@ -849,7 +845,7 @@ async def test_an_offloading_is_given_up(url: str, desk: Desk, mode: str) -> Non
         desk.hangs("close_case")
         await given_up(desk, "close_case", lambda: peer.skill("offload", "case"))
         desk.works("close_case")
-        assert current(await peer.skill("offload", "case")) == []
+        assert current_skills(await peer.skill("offload", "case")) == []
         assert desk.calls("close_case") == [("close_case", "cancelled")]
 
 
@@ -906,7 +902,7 @@ async def test_a_skill_is_offloaded_during_its_run(url: str, desk: Desk, mode: s
         async with anyio.create_task_group() as tasks:
             aside(tasks, lambda: invoke(peer, "guarded"), answers)
             await desk.until_begun("list_orders")
-            assert current(await peer.skill("offload", "guarded")) == []
+            assert current_skills(await peer.skill("offload", "guarded")) == []
             desk.works("list_orders")
         assert is_failure(answers[0], "guarded", "track_order", "orders")
         assert answers[0]["structuredContent"]["success"] is False
@@ -961,7 +957,7 @@ async def test_the_end_of_the_proxy_closes_the_case(
     desk = desk_of(tmp_path, "dana")
     async with serving(configured(tmp_path), "--namespace", "dana") as served:
         await served.greet()
-        assert current(await served.activate("case")) == ["case"]
+        assert current_skills(await served.activate("case")) == ["case"]
         if hanging:
             desk.hangs("close_case")
         await way(served)
@@ -991,6 +987,6 @@ async def test_a_kept_scope_goes_on_after_a_restart(tmp_path: Path) -> None:
                 ("find_customer", "done"),
                 ("open_case", "done"),
             ]
-            assert current(await peer.skill("offload", "case")) == []
+            assert current_skills(await peer.skill("offload", "case")) == []
     assert [status for status, _ in desk.cases()] == ["closed"]
     assert desk.calls("open_case", "close_case") == [("open_case", "done"), ("close_case", "done")]

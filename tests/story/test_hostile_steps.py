@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from tests.answers import current_skills
 from tests.conftest import (
     ERAS,
     ROOT,
@@ -643,7 +644,7 @@ def library(tmp_path: Path) -> Generator[World]:
 async def test_a_folder_that_is_not_trusted_acts_in_no_way(library: World, mode: str):
     """Nothing that it says runs, binds or is a tool, also where the file lays something over it: that alone holds."""
     async with connected(library.proxy.namespace("one"), mode) as peer:
-        assert (await peer.skill("list"))["structuredContent"]["current_skills"] == []
+        assert current_skills(await peer.skill("list")) == []
         for skill in ("evil", "granted"):
             assert not not_done(await peer.skill("activate", skill))
             assert not_done(await invoke(peer, skill))

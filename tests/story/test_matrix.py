@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import MCPError
 from mcp.client.stdio import StdioServerParameters
 
 from tests.conftest import (
@@ -98,9 +97,9 @@ async def test_story(world: World, namespace: str, way: str, mode: str) -> None:
             await stack.enter_async_context(peer.hearing())
             assert peer.handshake is not is_modern(way, mode)
 
-        assert await listed(first) == ["SKILL"]
+        assert await listed(first) == ["SKILL", "SKILL_CALL"]
         await activate(first)
-        assert await listed(first) == ["SKILL", *TOOLS]
+        assert await listed(first) == ["SKILL", "SKILL_CALL", *TOOLS]
 
         now = await first.client.call_tool("time__get_current_time", {"timezone": "Etc/UTC"})
         assert not now.is_error
@@ -109,7 +108,7 @@ async def test_story(world: World, namespace: str, way: str, mode: str) -> None:
         assert not status.is_error
         assert "story-branch" in str(status.content)
 
-        assert await listed(second) == ["SKILL"]
+        assert await listed(second) == ["SKILL", "SKILL_CALL"]
         assert second.wire.notices() == 0
         kept_out = await second.call("git__git_status", {"repo_path": str(world.repository)})
         assert kept_out["isError"] is True
@@ -118,7 +117,7 @@ async def test_story(world: World, namespace: str, way: str, mode: str) -> None:
         offloaded = await first.client.call_tool("SKILL", {"action": "offload", "skill_name": "repo"})
         assert "skill repo offloaded, current skills: []" in str(offloaded.content)
         await first.wire.until_notices(2)
-        assert await listed(first) == ["SKILL"]
+        assert await listed(first) == ["SKILL", "SKILL_CALL"]
         refused = await first.client.call_tool("git__git_status", {"repo_path": str(world.repository)})
         assert refused.is_error
         assert re.search(
@@ -147,18 +146,15 @@ async def activate(peer: Peer) -> None:
 
 async def refused_on_mcp(world: World) -> None:
     async with connected(world.proxy.url, MODERN) as peer:
-        for method in ("tools/list", "server/discover"):
-            with pytest.raises(MCPError) as refused:
-                await peer.request(method)
-            assert refused.value.error.code == -32022
-            assert "/mcp/{namespace}" in refused.value.error.message
+        code, message = await peer.refusal("tools/list")
+        assert code == -32022
+        assert "/mcp/{namespace}" in message
+        assert await peer.refusal("server/discover") == (-32601, "Method not found")
 
 
-@pytest.mark.parametrize(
-    "method", ["server/discover", "tools/list", "tools/call", "ping", "subscriptions/listen", "no/such"]
-)
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping", "subscriptions/listen", "no/such"])
 async def test_modern_request_without_a_scope(world: World, raw: Raw, method: str) -> None:
-    """`/mcp` refuses every modern request without a token: HTTP 400, -32022, the handshake versions, the way out."""
+    """`/mcp` refuses them without a token: HTTP 400, -32022, the handshake versions, and the way out."""
     params = {"name": "SKILL", "arguments": {"action": "list"}} if method == "tools/call" else {}
     answer = await raw.modern(
         world.proxy.url, method, {**params, **({"notifications": {}} if "listen" in method else {})}
@@ -170,3 +166,21 @@ async def test_modern_request_without_a_scope(world: World, raw: Raw, method: st
     assert error["data"]["requested"] == MODERN
     assert "2025-11-25" in error["data"]["supported"]
     assert MODERN not in error["data"]["supported"]
+
+
+@pytest.mark.parametrize("name", ["mcporter", "claude-code"])
+async def test_discovering_without_a_scope_leads_to_the_handshake(world: World, raw: Raw, name: str) -> None:
+    """`/mcp` answers it as a server of sessions does, HTTP 404 and -32601: to some clients -32022 there is fatal.
+
+    The client shakes hands then, and its session sees what any other does; with a token there is a scope to discover.
+    """
+    answer = await raw.modern(world.proxy.url, "server/discover")
+    assert answer.status == 404
+    assert answer.reply["error"]["code"] == -32601
+    headers = await raw.open(world.proxy.url, name=name)
+    assert (await raw.tools(world.proxy.url, headers))[0] == "SKILL"
+    guarded = await raw.modern(world.guarded.url, "server/discover", headers={"Authorization": f"Bearer {ALICE}"})
+    assert guarded.status == 200
+    assert guarded.reply["result"]["supportedVersions"] == [MODERN]
+    named = await raw.modern(world.proxy.namespace("discovered"), "server/discover")
+    assert named.reply["result"]["supportedVersions"] == [MODERN]

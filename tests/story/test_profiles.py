@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from tests.answers import available_skills, current_skills, listed_skills
 from tests.conftest import (
     ERAS,
     HttpProxy,
@@ -105,9 +106,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
         yield World(named, guarded, by_namespace, by_rest, records)
 
 
+async def introduction(peer: Peer) -> str:
+    """What the proxy says of itself to a client that connects, as `initialize` or `server/discover` brings it."""
+    if not peer.handshake:
+        return (await peer.request("server/discover"))["instructions"]
+    assert peer.client.instructions is not None
+    return peer.client.instructions
+
+
 async def ids(peer: Peer, **asked: Any) -> list[str]:
     """The skills that `list` shows."""
-    return [skill["id"] for skill in (await peer.skill("list", **asked))["structuredContent"]["skills"]]
+    return listed_skills(await peer.skill("list", **asked))
 
 
 async def completed(peer: Peer, argument: str, value: str = "", **given: str) -> list[str]:
@@ -125,6 +134,10 @@ async def story(peer: Peer, side: str) -> None:
     assert skill["inputSchema"]["properties"]["skill_name"]["enum"] == own
     assert await peer.tools() == ["SKILL", "SKILL_CALL"]
     assert await ids(peer) == own
+    told = await introduction(peer)
+    assert len(told) <= 512
+    assert all(skill in told for skill in own)
+    assert "the tool SKILL of this server" in told
     assert (await ids(peer, query="echoes"))[0] == f"{side}-echo"
     assert await ids(peer, category=f"{side}-kind") == [f"{side}-echo"]
     assert await ids(peer, tags=[f"{side}-tag"]) == [f"{side}-echo"]
@@ -160,7 +173,7 @@ async def story(peer: Peer, side: str) -> None:
     assert await completed(peer, "path", skill=f"{side}-guide") == ["SKILL.md", f"{side}.txt"]
 
     lost = await peer.skill("activate", "nonsense")
-    assert sorted(lost["structuredContent"]["available_skills"]) == sorted(own)
+    assert sorted(available_skills(lost)) == sorted(own)
     assert await peer.refusal("tools/call", {"name": "nonsense"}) == (-32602, "Unknown tool: nonsense")
     await peer.skill("offload", f"{side}-all")
     await peer.wire.until_notices(2)
@@ -247,8 +260,10 @@ async def test_what_others_may_use_is_as_if_it_did_not_exist(world: World, names
 async def test_whom_no_profile_matches_gets_nothing(world: World, namespace: str, where: tuple[str, str]):
     """No tool, no word on skills, empty lists; and whatever is called is unknown."""
     async with world.client(where, "stranger", namespace) as peer:
-        if not peer.handshake:
-            await peer.request("server/discover")
+        if peer.handshake:
+            assert peer.client.instructions is None
+        else:
+            assert "instructions" not in await peer.request("server/discover")
         assert await peer.tools() == []
         for method, key in (
             ("resources/list", "resources"),
@@ -308,7 +323,7 @@ async def test_only_so_many_skills_are_active_at_a_time(world: World, namespace:
     """One more is refused, with a call that makes room and is not refused itself; required ones count."""
     async with connected(world.named.namespace(f"two-{namespace}"), mode) as peer:
         activated = await peer.skill("activate", "few-top")
-        assert activated["structuredContent"]["current_skills"] == ["few-base", "few-top"]
+        assert current_skills(activated) == ["few-base", "few-top"]
         refused = await peer.skill("activate", "few-third")
         assert refused["isError"]
         assert "skill few-third is one too many: at most 2 may be active" in text_of(refused)
@@ -319,7 +334,7 @@ async def test_only_so_many_skills_are_active_at_a_time(world: World, namespace:
         assert not (await peer.skill("activate", "few-third")).get("isError")
         refused = await peer.skill("activate", "few-top")
         assert refused["isError"]
-        assert refused["structuredContent"]["current_skills"] == ["few-third"]
+        assert current_skills(refused) == ["few-third"]
     async with connected(world.named.namespace(f"one-{namespace}"), mode) as peer:
         refused = await peer.skill("activate", "few-top")
         assert text_of(refused) == "skill few-top is one too many: at most 1 may be active, current skills: []."
@@ -354,7 +369,7 @@ async def test_profiles_change_while_clients_work(tmp_path: Path):
             await staying_ones[0].skill("activate", "plain")
             for peer in losing:
                 await peer.wire.until_notices(2)
-                assert await peer.tools() == ["SKILL", "up__echo", "up__odd"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo", "up__odd"]
             for peer in staying_ones:
                 await peer.wire.until_notices(1)
 
@@ -362,14 +377,14 @@ async def test_profiles_change_while_clients_work(tmp_path: Path):
             for peer in losing:
                 await peer.wire.until_notices(3)
                 await peer.wire.until_notices(1, "prompts")
-                assert await peer.tools() == ["SKILL", "up__echo"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
                 assert await peer.refusal("tools/call", {"name": "up__odd"}) == (-32602, "Unknown tool: up__odd")
                 assert "guarded" not in json.dumps(await peer.request("skills/list"))
             for peer in gaining:
                 await peer.wire.until_notices(1)
-                assert await peer.tools() == ["SKILL"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL"]
             async with connected(proxy.namespace("gaining-late")) as late:
-                assert await late.tools() == ["SKILL", "up__echo"]
+                assert await late.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
             assert [peer.wire.notices() for peer in (*losing, *gaining)] == [3, 3, 1, 1]
 
             write(staying, {"namespace": "gaining", "denied_skills": ["*"]})
@@ -379,5 +394,5 @@ async def test_profiles_change_while_clients_work(tmp_path: Path):
                 assert await peer.refusal("tools/call", {"name": "SKILL"}) == (-32602, "Unknown tool: SKILL")
             for peer in staying_ones:
                 assert [peer.wire.notices(kind) for kind in KINDS] == [1, 0, 0]
-                assert await peer.tools() == ["SKILL", "up__echo"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
     assert "Traceback" not in proxy.log.read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.answers import also_offloaded, current_skills, replaced_skills, required_skills, tools_told
 from tests.conftest import (
     ERAS,
     HttpProxy,
@@ -45,7 +46,7 @@ SKILLS: dict[str, Any] = {
     "held": {"max_active_minutes": BRIEF, "tool_list": {"up": ["structured"]}},
     "holder": {"requires_skills": ["held"]},
 }
-SHOWN = ["SKILL", "up__odd"]
+SHOWN = ["SKILL", "SKILL_CALL", "up__odd"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
 
 async def active(peer: Peer) -> list[str]:
     """The skills that are active for a client, the pinned one aside."""
-    current = (await peer.skill("list"))["structuredContent"]["current_skills"]
+    current = current_skills(await peer.skill("list"))
     assert current[0] == "fixed"
     return current[1:]
 
@@ -85,16 +86,12 @@ async def test_what_a_skill_requires_comes_and_goes_with_it(world: World, namesp
     """Directly or not, in one change: one notice; the answer names them and has their tools, and how to read on."""
     async with connected(world.proxy.namespace(namespace), mode) as peer, peer.hearing():
         activated = await peer.skill("activate", "top")
-        assert activated["structuredContent"]["current_skills"] == ["fixed", "base", "middle", "top"]
-        assert activated["structuredContent"]["required_skills"] == ["base", "middle"]
-        assert [tool["tool"] for tool in activated["structuredContent"]["tools"]] == [
-            "delete_repo",
-            "echo",
-            "list_issues",
-        ]
+        assert current_skills(activated) == ["fixed", "base", "middle", "top"]
+        assert required_skills(activated) == ["base", "middle"]
+        assert tools_told(activated) == ["up__delete_repo", "up__echo", "up__list_issues"]
         assert "<skill_guide>The top.</skill_guide>" in text_of(activated)
         assert "The base." in text_of(await peer.call("SKILL", call_that_helps(activated)))
-        assert await peer.tools() == ["SKILL", "up__delete_repo", "up__echo", "up__list_issues", "up__odd"]
+        assert await peer.tools() == [*SHOWN[:2], "up__delete_repo", "up__echo", "up__list_issues", "up__odd"]
         await peer.wire.until_notices(1)
 
         for skill, by in (("base", "middle, top"), ("middle", "top")):
@@ -104,8 +101,8 @@ async def test_what_a_skill_requires_comes_and_goes_with_it(world: World, namesp
         assert await active(peer) == ["base", "middle", "top"]
 
         offloaded = await peer.skill("offload", "top")
-        assert offloaded["structuredContent"]["current_skills"] == ["fixed"]
-        assert offloaded["structuredContent"]["also_offloaded"] == ["base", "middle"]
+        assert current_skills(offloaded) == ["fixed"]
+        assert also_offloaded(offloaded) == ["base", "middle"]
         await peer.wire.until_notices(2)
         assert await peer.tools() == SHOWN
         assert peer.wire.notices() == 2
@@ -155,8 +152,8 @@ async def test_an_exclusive_skill_takes_the_place_of_others(world: World, namesp
         await peer.skill("activate", "rival")
         await peer.wire.until_notices(1)
         activated = await peer.skill("activate", "chief")
-        assert activated["structuredContent"]["current_skills"] == ["fixed", "chief"]
-        assert set(activated["structuredContent"]["replaced_skills"]) == {"rival", "aide"}
+        assert current_skills(activated) == ["fixed", "chief"]
+        assert set(replaced_skills(activated)) == {"rival", "aide"}
         await peer.wire.until_notices(2)
         assert await peer.tools() == SHOWN
         assert "skill rival cannot be active beside chief" in text_of(await peer.skill("activate", "rival"))
@@ -176,19 +173,18 @@ async def test_a_skill_that_nobody_uses_goes_by_itself(world: World, namespace: 
     async with connected(world.proxy.namespace(namespace), mode) as peer, peer.hearing():
         await peer.skill("activate", "holder")
         activated = await peer.skill("activate", "brief")
-        assert activated["structuredContent"]["current_skills"] == ["fixed", "held", "holder", "base", "brief"]
+        assert current_skills(activated) == ["fixed", "held", "holder", "base", "brief"]
         await peer.wire.until_notices(3)
-        assert await peer.tools() == ["SKILL", "up__odd", "up__structured"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__odd", "up__structured"]
         refused = await peer.call("up__fails")
         assert refused["isError"]
         assert "Tool up__fails was offloaded since nobody used it: it comes with skill brief." in text_of(refused)
         told = await peer.skill("read", "base")
-        assert told["structuredContent"]["expired"] == ["base", "brief"]
         assert "skill brief was offloaded: it was not used for 0.02 minutes." in text_of(told)
         assert "skill base was offloaded: the skill that required it was not used for too long." in text_of(told)
         again = await peer.skill("list")
-        assert "expired" not in again["structuredContent"]
-        assert again["structuredContent"]["current_skills"] == ["fixed", "held", "holder"]
+        assert "was offloaded" not in text_of(again)
+        assert current_skills(again) == ["fixed", "held", "holder"]
         assert peer.wire.notices() == 3
         refused = await peer.call("up__fails")
         assert "Tool up__fails was offloaded: it comes with skill brief." in text_of(refused)

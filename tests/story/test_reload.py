@@ -11,6 +11,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
+from tests.answers import current_skills, not_ready
 from tests.conftest import ERAS, HttpProxy, Json, Peer, Raw, Record, connected, http_proxy, of_servers, text_of
 from tests.program.process import serving
 from tests.relay.talk import SERVER_ERAS, Talk, User, answering, form
@@ -75,7 +76,7 @@ async def described(peer: Peer) -> str:
 
 async def active(peer: Peer) -> list[str]:
     """The skills that are active for a client."""
-    return (await peer.skill("list"))["structuredContent"]["current_skills"]
+    return current_skills(await peer.skill("list"))
 
 
 class Calling:
@@ -127,16 +128,16 @@ async def test_what_a_skill_grants_changes_for_those_who_have_it_and_nobody_else
             assert (await proxy.edited())["skills_changed"] == ["a"]
             for peer in mine:
                 await peer.wire.until_notices(2)
-                assert await peer.tools() == ["SKILL", "a__echo", "a__wait"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo", "a__wait"]
                 assert not (await peer.call("a__wait", {"until": "/"})).get("isError")
-            assert await other.tools() == ["SKILL", "b__echo"]
+            assert await other.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
 
             bench.skill("a", {"a": ["wait"]})
             bench.skill("b", {"b": []})
             await proxy.edited()
             for peer in mine:
                 await peer.wire.until_notices(3)
-                assert await peer.tools() == ["SKILL", "a__wait"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__wait"]
             await other.wire.until_notices(2)
             assert "b__hang" in await other.tools()
             assert [peer.wire.notices() for peer in peers] == [3, 3, 3, 2]
@@ -159,8 +160,8 @@ async def test_a_removed_skill_is_gone_everywhere_and_the_others_stay(bench: Ben
                 await peer.call("a__echo")
             assert unknown.value.error.code == -32602
             await peer.wire.until_notices(before + 1)
-            assert await peer.tools() == ["SKILL", "b__echo"]
-            assert await second.tools() == ["SKILL"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
+            assert await second.tools() == ["SKILL", "SKILL_CALL"]
             assert await active(peer) == ["b"]
             assert await active(second) == []
             assert not (await peer.call("b__echo")).get("isError")
@@ -189,7 +190,7 @@ async def test_what_is_pinned_is_active_for_everybody_and_what_is_active_for_new
             assert (await proxy.edited())["skills_changed"] == ["c", "d"]
             assert await active(peer) == ["b", "c"]
             assert not (await peer.call("c__echo")).get("isError")
-            assert await peer.tools() == ["SKILL", "b__echo", "c__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "b__echo", "c__echo"]
             assert "is pinned" in text_of(await peer.skill("offload", "c"))
             async with connected(proxy.proxy.url, "legacy") as newcomer:
                 assert await active(newcomer) == ["c", "d"]
@@ -271,39 +272,56 @@ async def test_order_and_words_change_what_the_skill_tool_says(bench: Bench):
                 await each.wire.until_notices(count)
                 assert "Something else entirely" in await described(each)
                 assert each.wire.notices() == count
-            assert await peer.tools() == ["SKILL", "a__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
             assert await active(peer) == ["a"]
 
 
 async def test_settings_that_decide_what_clients_see_are_announced(bench: Bench):
-    """To those whose list they change: `call_route` to all, `modern_listing` to clients of that era."""
+    """To all whose list they change, of either era."""
     with live(bench) as proxy:
         async with (
-            connected(proxy.proxy.url, "legacy") as legacy,
-            connected(proxy.proxy.namespace("n"), ERAS[1]) as modern,
+            connected(proxy.proxy.url, "legacy", name="claude-code") as legacy,
+            connected(proxy.proxy.namespace("n"), ERAS[1], name="claude-code") as modern,
             modern.hearing(),
         ):
-            for peer in (legacy, modern):
-                await peer.skill("activate", "a")
-                await peer.wire.until_notices(1)
-            bench.settings["call_route"] = "on"
-            assert (await proxy.edited())["settings_changed"] == ["call_route"]
-            for peer in (legacy, modern):
-                await peer.wire.until_notices(2)
-                assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
-            bench.settings["modern_listing"] = "stable"
-            await proxy.edited()
-            await modern.wire.until_notices(3)
-            assert await modern.tools() == ["SKILL", "SKILL_CALL"]
-            bench.settings |= {"modern_listing": "live", "call_route": "off"}
-            await proxy.edited()
-            await modern.wire.until_notices(4)
-            await legacy.wire.until_notices(3)
-            for peer in (legacy, modern):
+            both = (legacy, modern)
+            for peer in both:
+                async with peer.rereading():
+                    await peer.skill("activate", "a")
                 assert await peer.tools() == ["SKILL", "a__echo"]
-            assert (legacy.wire.notices(), modern.wire.notices()) == (3, 4)
-            for peer in (legacy, modern):
+            for number, settings, seen in (
+                (2, {"call_route": "on"}, ["SKILL", "SKILL_CALL", "a__echo"]),
+                (3, {"listing": "stable"}, ["SKILL", "SKILL_CALL"]),
+                (4, {"listing": "live", "call_route": "off"}, ["SKILL", "a__echo"]),
+            ):
+                bench.settings |= settings
+                assert (await proxy.edited())["settings_changed"] == sorted(settings)
+                for peer in both:
+                    await peer.wire.until_notices(number)
+                    assert await peer.tools() == seen
+            assert [peer.wire.notices() for peer in both] == [4, 4]
+            for peer in both:
                 assert [peer.wire.notices(kind) for kind in ("resources", "prompts")] == [0, 0]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_how_skills_are_published_is_announced(bench: Bench, mode: str):
+    """In the lists that it changes, and in no other."""
+    with live(bench) as proxy:
+        async with connected(proxy.proxy.namespace("n"), mode) as peer, peer.hearing():
+            skills = [prompt["name"] for prompt in (await peer.request("prompts/list"))["prompts"]]
+            assert skills
+            bench.settings["publish"] = {"prompts": False}
+            assert (await proxy.edited())["settings_changed"] == ["publish"]
+            await peer.wire.until_notices(1, "prompts")
+            assert (await peer.request("prompts/list"))["prompts"] == []
+            bench.settings["publish"] = {"resources": False}
+            await proxy.edited()
+            await peer.wire.until_notices(2, "prompts")
+            await peer.wire.until_notices(1, "resources")
+            assert [prompt["name"] for prompt in (await peer.request("prompts/list"))["prompts"]] == skills
+            assert (await peer.request("resources/list"))["resources"] == []
+            assert peer.wire.notices() == 0
 
 
 async def test_an_activation_whose_skill_is_removed_meanwhile_says_so(bench: Bench):
@@ -384,10 +402,9 @@ async def test_a_new_server_waits_for_the_word_of_the_user(bench: Bench):
             assert waiting["servers"] == ["new"]
             assert f"kill -HUP {proxy.proxy.process.pid}" in waiting["until"]
             result = await peer.skill("activate", "new")
-            (problem,) = result["structuredContent"]["problems"]
-            assert problem["server"] == "new"
-            assert "SIGHUP" in problem["reason"]
-            assert problem["reason"] in text_of(result)
+            problems = not_ready(result)
+            assert problems.keys() == {"new"}
+            assert "SIGHUP" in problems["new"]
             refused = await peer.call("new__echo")
             assert refused["isError"]
             assert "SIGHUP" in text_of(refused)
@@ -398,7 +415,7 @@ async def test_a_new_server_waits_for_the_word_of_the_user(bench: Bench):
             await peer.wire.until_notices(2)  # of what `SKILL` says
             await proxy.hung_up()
             await peer.wire.until_notices(3)
-            assert await peer.tools() == ["SKILL", "new__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "new__echo"]
             assert peer.wire.notices() == 3
             assert not (await peer.call("new__echo")).get("isError")
             assert len(proxy.logged("config.waiting")) == 1
@@ -419,7 +436,7 @@ async def test_a_changed_server_goes_on_as_it_was_until_the_user_says_so(bench: 
             await proxy.hung_up()
             await bench.event("a", "spawned", argv=["--three"])
             assert not (await peer.call("a__echo")).get("isError")
-            assert await peer.tools() == ["SKILL", "a__echo", "b__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo", "b__echo"]
     assert len(bench.events("a", "spawned")) == 2
     assert len(bench.events("b", "spawned")) == 1
     assert len(proxy.logged("config.waiting")) == 2
@@ -481,15 +498,15 @@ async def test_a_server_that_is_switched_off_ends_and_comes_back_without_approva
             bench.servers["a"]["disabled"] = True
             assert (await proxy.edited())["servers_removed"] == ["a"]
             await bench.event("a", "eof")
-            assert await peer.tools() == ["SKILL", "b__echo"]
-            problems = (await peer.skill("activate", "both"))["structuredContent"]["problems"]
-            assert [(problem["server"], problem["state"]) for problem in problems] == [("a", "disabled")]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "b__echo"]
+            problems = not_ready(await peer.skill("activate", "both"))
+            assert problems == {"a": "is switched off: the configuration says so"}
 
             bench.servers["a"]["disabled"] = False
             assert (await proxy.edited())["servers_added"] == ["a"]
             await bench.event("a", "spawned", count=2)
             assert not (await peer.call("a__echo")).get("isError")
-            assert await peer.tools() == ["SKILL", "a__echo", "b__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo", "b__echo"]
             assert not proxy.logged("config.waiting")
 
             bench.skill("both", {"b": ["echo"]})
@@ -525,12 +542,12 @@ async def test_a_bad_file_changes_nothing_and_is_said_once(bench: Bench, tmp_pat
             refused = await proxy.said("config.refused")
             assert refused["level"] == "error"
             assert refused["problems"]
-            assert await peer.tools() == ["SKILL", "a__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo"]
             assert not (await peer.call("a__echo")).get("isError")
             bench.skill("a", {"a": ["echo", "wait"]})
             await proxy.edited()
             await peer.wire.until_notices(2)
-            assert await peer.tools() == ["SKILL", "a__echo", "a__wait"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__echo", "a__wait"]
             assert len(proxy.logged("config.refused")) == 1
 
 
@@ -657,17 +674,17 @@ async def test_over_stdio_it_is_the_same_for_the_one_client(bench: Bench, tmp_pa
         bench.skill("a", {"a": ["echo", "wait"]})
         bench.write()
         await until_notices(2)
-        assert await tools() == ["SKILL", "a__echo", "a__wait"]
+        assert await tools() == ["SKILL", "SKILL_CALL", "a__echo", "a__wait"]
 
         (tmp_path / "skills.yaml").write_text("servers: [", encoding="utf-8")
         await program.said("config.refused")
-        assert await tools() == ["SKILL", "a__echo", "a__wait"]
+        assert await tools() == ["SKILL", "SKILL_CALL", "a__echo", "a__wait"]
 
         bench.servers["rec"] = record.entry()
         bench.skill("rec", {"rec": []}, pinned=True)
         bench.write()
         await program.said("config.waiting")
-        assert await tools() == ["SKILL", "a__echo", "a__wait"]
+        assert await tools() == ["SKILL", "SKILL_CALL", "a__echo", "a__wait"]
         assert not record.log.exists()
         program.process.send_signal(signal.SIGHUP)
         for kind in ("resources", "prompts"):  # the skill's own, then the server's

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.answers import current_skills
 from tests.conftest import (
     ERAS,
     PATIENCE,
@@ -25,7 +26,7 @@ from tests.conftest import (
 pytestmark = pytest.mark.anyio
 
 ALICE, BOB = {"Authorization": "Bearer alice-secret"}, {"Authorization": "Bearer bob-secret"}
-ECHO, BOTH = ["SKILL", "up__echo"], ["SKILL", "up__echo", "up__list_issues"]
+ECHO, BOTH = ["SKILL", "SKILL_CALL", "up__echo"], ["SKILL", "SKILL_CALL", "up__echo", "up__list_issues"]
 SKILLS = {
     "echoing": {"usage": "e", "tool_list": {"up": ["echo"]}},
     "issues": {"usage": "i", "tool_list": {"up": ["list_issues"]}},
@@ -95,13 +96,13 @@ async def test_namespaces_and_users_go_on_where_they_were(
         work = proxy.namespace("work")
         assert await tools(raw, proxy.url, ALICE) == ECHO
         assert await tools(raw, work, ALICE) == BOTH
-        assert await tools(raw, proxy.url, BOB) == await tools(raw, work, BOB) == ["SKILL"]
+        assert await tools(raw, proxy.url, BOB) == await tools(raw, work, BOB) == ["SKILL", "SKILL_CALL"]
         for url in (proxy.url, work):
             params = {"name": "up__echo", "arguments": {"text": "again"}}
             assert "again" in text_of((await raw.modern(url, "tools/call", params, ALICE)).reply["result"])
         listed = await raw.modern(work, "tools/call", {"name": "SKILL", "arguments": {"action": "list"}}, ALICE)
-        assert listed.reply["result"]["structuredContent"]["current_skills"] == ["issues", "echoing"]
-        assert await raw.tools(proxy.url, await raw.open(proxy.url, "alice-secret")) == ["SKILL"]
+        assert current_skills(listed.reply["result"]) == ["issues", "echoing"]
+        assert await raw.tools(proxy.url, await raw.open(proxy.url, "alice-secret")) == ["SKILL", "SKILL_CALL"]
         gone = await raw.send("POST", proxy.url, headers=session, body={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert gone.status == 404
 
@@ -126,9 +127,9 @@ async def test_what_was_offloaded_stays_so_and_what_is_gone_from_the_file_is_dro
     with http_proxy(file) as proxy:
         url = proxy.namespace("a")
         answer = await raw.modern(url, "tools/call", {"name": "SKILL", "arguments": {"action": "list"}})
-        assert answer.reply["result"]["structuredContent"]["current_skills"] == ["waiting"]
-        assert await tools(raw, url, {}) == ["SKILL", "up__wait"]
-        assert await tools(raw, proxy.namespace("new"), {}) == ["SKILL", "up__echo", "up__wait"]
+        assert current_skills(answer.reply["result"]) == ["waiting"]
+        assert await tools(raw, url, {}) == ["SKILL", "SKILL_CALL", "up__wait"]
+        assert await tools(raw, proxy.namespace("new"), {}) == ["SKILL", "SKILL_CALL", "up__echo", "up__wait"]
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -137,7 +138,7 @@ async def test_a_client_on_stdio_goes_on_under_its_name(tmp_path: Path, mode: st
     file = config(tmp_path)
     for _ in range(2):
         async with connected(stdio_program(file), mode) as peer:
-            assert await peer.tools() == ["SKILL"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL"]
             await peer.skill("activate", "echoing")
     await until_remembered(tmp_path)
     async with connected(stdio_program(file, "--namespace", "me"), mode) as peer:
@@ -146,7 +147,7 @@ async def test_a_client_on_stdio_goes_on_under_its_name(tmp_path: Path, mode: st
         assert await peer.tools() == ECHO
         assert "again" in text_of(await peer.call("up__echo", {"text": "again"}))
     async with connected(stdio_program(file, "--namespace", "you"), mode) as peer:
-        assert await peer.tools() == ["SKILL"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
 
 
 async def test_a_namespace_that_has_ended_is_not_there_again(tmp_path: Path, raw: Raw) -> None:
@@ -157,4 +158,4 @@ async def test_a_namespace_that_has_ended_is_not_there_again(tmp_path: Path, raw
         await until_remembered(tmp_path, '["echoing"]')
         await until_remembered(tmp_path)
     with http_proxy(file) as proxy:
-        assert await tools(raw, proxy.namespace("a"), {}) == ["SKILL"]
+        assert await tools(raw, proxy.namespace("a"), {}) == ["SKILL", "SKILL_CALL"]

@@ -32,7 +32,7 @@ from tests.conftest import (
 pytestmark = pytest.mark.anyio
 
 ALICE, BOB = "alice-secret", "bob-secret"
-BOTH = ["SKILL", "up__echo"]
+BOTH = ["SKILL", "SKILL_CALL", "up__echo"]
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ async def test_session_header_means_nothing_in_the_modern_era(world: World, raw:
         assert refused.status == 400
         assert refused.reply["error"]["code"] == -32022
         url = world.plain.namespace(f"{namespace}-{header[:3]}")
-        assert await modern_tools(raw, url, sent) == ["SKILL"]
+        assert await modern_tools(raw, url, sent) == ["SKILL", "SKILL_CALL"]
         await modern_activate(raw, url, "issues", sent)
-        assert await modern_tools(raw, url) == ["SKILL", "up__list_issues"]
+        assert await modern_tools(raw, url) == ["SKILL", "SKILL_CALL", "up__list_issues"]
     assert await raw.tools(world.plain.url, session) == BOTH
 
 
@@ -185,10 +185,10 @@ async def test_sessions_do_not_see_each_other(world: World) -> None:
         await first.skill("activate", "echoing")
         for _ in range(20):
             assert await first.tools() == BOTH
-            assert await second.tools() == ["SKILL"]
+            assert await second.tools() == ["SKILL", "SKILL_CALL"]
         assert second.wire.notices() == 0
         async with connected(world.plain.url) as third:
-            assert await third.tools() == ["SKILL"]
+            assert await third.tools() == ["SKILL", "SKILL_CALL"]
 
 
 async def test_delete_ends_a_session(world: World, raw: Raw) -> None:
@@ -198,7 +198,7 @@ async def test_delete_ends_a_session(world: World, raw: Raw) -> None:
     await raw.skill(url, headers, "activate", "echoing")
     assert (await raw.send("DELETE", url, headers=headers)).status == 200
     assert (await raw.post(url, "tools/list", {}, headers)).status == 404
-    assert await raw.tools(url, await raw.open(url)) == ["SKILL"]
+    assert await raw.tools(url, await raw.open(url)) == ["SKILL", "SKILL_CALL"]
 
 
 # --- namespaces ------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_one_namespace_is_shared(world: World, raw: Raw, namespace: str) -
     """Two sessions and a modern client in one namespace share its state, and each hears of every change once."""
     url = world.plain.namespace(namespace)
     one, two = await raw.open(url), await raw.open(url)
-    assert await raw.tools(url, two) == ["SKILL"]
+    assert await raw.tools(url, two) == ["SKILL", "SKILL_CALL"]
     async with (
         raw.stream(url, one) as first,
         raw.stream(url, two) as second,
@@ -263,8 +263,8 @@ async def test_namespace_within_the_principal(world: World, raw: Raw, namespace:
     await modern_activate(raw, url, headers=bearer(ALICE))
     assert await modern_tools(raw, url, bearer(ALICE)) == BOTH
     assert await raw.tools(url, await raw.open(url, ALICE)) == BOTH
-    assert await modern_tools(raw, url, bearer(BOB)) == ["SKILL"]
-    assert await raw.tools(url, await raw.open(url, BOB)) == ["SKILL"]
+    assert await modern_tools(raw, url, bearer(BOB)) == ["SKILL", "SKILL_CALL"]
+    assert await raw.tools(url, await raw.open(url, BOB)) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_principal_is_a_scope(world: World, raw: Raw) -> None:
@@ -272,19 +272,19 @@ async def test_principal_is_a_scope(world: World, raw: Raw) -> None:
     url = world.guarded.url
     await modern_activate(raw, url, headers=bearer(ALICE))
     assert await modern_tools(raw, url, bearer(ALICE)) == BOTH
-    assert await modern_tools(raw, url, bearer(BOB)) == ["SKILL"]
-    assert await raw.tools(url, await raw.open(url, ALICE)) == ["SKILL"]
+    assert await modern_tools(raw, url, bearer(BOB)) == ["SKILL", "SKILL_CALL"]
+    assert await raw.tools(url, await raw.open(url, ALICE)) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_odd_namespaces(world: World, raw: Raw, namespace: str) -> None:
     """Different names are different scopes, and no name is somebody's session; what cannot be a name is not found."""
     session = await raw.open(world.plain.url)
     await raw.skill(world.plain.url, session, "activate", "echoing")
-    assert await modern_tools(raw, world.plain.namespace(session["Mcp-Session-Id"])) == ["SKILL"]
+    assert await modern_tools(raw, world.plain.namespace(session["Mcp-Session-Id"])) == ["SKILL", "SKILL_CALL"]
     for name in (f"{namespace}~a", f"{namespace}.a", "n" * 128, namespace.upper()):
-        assert await modern_tools(raw, world.plain.namespace(name)) == ["SKILL"]
+        assert await modern_tools(raw, world.plain.namespace(name)) == ["SKILL", "SKILL_CALL"]
         await modern_activate(raw, world.plain.namespace(name), "issues")
-    assert await modern_tools(raw, world.plain.namespace(namespace)) == ["SKILL"]
+    assert await modern_tools(raw, world.plain.namespace(namespace)) == ["SKILL", "SKILL_CALL"]
     for path in (
         f"/mcp/{namespace}/b",
         "/MCP",
@@ -303,7 +303,7 @@ async def test_odd_namespaces(world: World, raw: Raw, namespace: str) -> None:
 async def test_a_slash_at_the_end_makes_no_difference(world: World, raw: Raw) -> None:
     """`/mcp/` is `/mcp`: also for a session that was opened on the other."""
     headers = await raw.open(world.plain.url)
-    assert await raw.tools(world.plain.url + "/", headers) == ["SKILL"]
+    assert await raw.tools(world.plain.url + "/", headers) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_stdio_namespace(world: World, tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ async def test_stdio_namespace(world: World, tmp_path: Path) -> None:
     ):
         await first.skill("activate", "echoing")
         assert await first.tools() == BOTH
-        assert await second.tools() == ["SKILL"]
+        assert await second.tools() == ["SKILL", "SKILL_CALL"]
 
 
 # --- tokens, Host, Origin --------------------------------------------------------------------------------------------
@@ -376,7 +376,10 @@ async def test_off_loopback_with_tokens(world: World, tmp_path: Path, launch: La
     base = proxy.base.replace("0.0.0.0", "127.0.0.1")
     assert (await raw.modern(f"{base}/mcp/a", "tools/list")).status == 401
     assert (await raw.post(f"{base}/mcp", "initialize")).status == 401
-    assert await modern_tools(raw, f"{base}/mcp/a", {**bearer(ALICE), "Host": "192.0.2.7:8765"}) == ["SKILL"]
+    assert await modern_tools(raw, f"{base}/mcp/a", {**bearer(ALICE), "Host": "192.0.2.7:8765"}) == [
+        "SKILL",
+        "SKILL_CALL",
+    ]
     assert (
         await raw.modern(f"{base}/mcp/a", "tools/list", {}, {**bearer(ALICE), "Host": "evil.example"})
     ).status == 421
@@ -467,7 +470,7 @@ async def test_bound_on_scopes(world: World, tmp_path: Path, launch: Launch, raw
     proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes={"namespace": 1, "session": 1}))
     await modern_activate(raw, proxy.namespace("a"))
     session = await raw.open(proxy.url)
-    assert await raw.tools(proxy.url, session) == ["SKILL"]
+    assert await raw.tools(proxy.url, session) == ["SKILL", "SKILL_CALL"]
     for method, params in (("tools/list", {}), ("tools/call", {"name": "SKILL", "arguments": {"action": "list"}})):
         answer = await raw.modern(proxy.namespace("c"), method, params)
         assert "max_scopes.namespace" in answer.reply["error"]["message"]
@@ -476,10 +479,10 @@ async def test_bound_on_scopes(world: World, tmp_path: Path, launch: Launch, raw
     )
     assert "max_scopes" in refused.reply["error"]["message"]
     assert await modern_tools(raw, proxy.namespace("a")) == BOTH
-    assert await raw.tools(proxy.url, session) == ["SKILL"]
+    assert await raw.tools(proxy.url, session) == ["SKILL", "SKILL_CALL"]
     assert "max_scopes.session" in (await raw.open_answer(proxy.url)).reply["error"]["message"]
     assert (await raw.send("DELETE", proxy.url, headers=session)).status == 200
-    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL"]
+    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_a_flood_of_one_kind_keeps_no_other_out(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
@@ -487,17 +490,17 @@ async def test_a_flood_of_one_kind_keeps_no_other_out(world: World, tmp_path: Pa
     proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes=1, tokens={"alice": ALICE}))
     flood = [await raw.open_answer(proxy.url, bearer(ALICE)) for _ in range(20)]
     assert [answer.status for answer in flood] == [200, *[503] * 19]
-    assert await modern_tools(raw, proxy.url, bearer(ALICE)) == ["SKILL"]
+    assert await modern_tools(raw, proxy.url, bearer(ALICE)) == ["SKILL", "SKILL_CALL"]
     a = proxy.namespace("a")
-    assert await raw.tools(a, await raw.open(a, ALICE)) == ["SKILL"]
-    assert await modern_tools(raw, a, bearer(ALICE)) == ["SKILL"]
+    assert await raw.tools(a, await raw.open(a, ALICE)) == ["SKILL", "SKILL_CALL"]
+    assert await modern_tools(raw, a, bearer(ALICE)) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_bound_counts_scopes_not_connections(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
     """Many clients in one namespace are one scope: `max_scopes` does not keep them out."""
     proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes=2))
     for _ in range(4):
-        assert await raw.tools(proxy.namespace("a"), await raw.open(proxy.namespace("a"))) == ["SKILL"]
+        assert await raw.tools(proxy.namespace("a"), await raw.open(proxy.namespace("a"))) == ["SKILL", "SKILL_CALL"]
 
 
 async def test_new_sessions_at_the_bound(world: World, tmp_path: Path, launch: Launch, raw: Raw) -> None:
@@ -505,14 +508,14 @@ async def test_new_sessions_at_the_bound(world: World, tmp_path: Path, launch: L
     proxy = launch(config(tmp_path, "skills.yaml", world.record, max_scopes=2))
     live = [await raw.open(proxy.url), await raw.open(proxy.url)]
     for headers in live:
-        assert await raw.tools(proxy.url, headers) == ["SKILL"]
+        assert await raw.tools(proxy.url, headers) == ["SKILL", "SKILL_CALL"]
     answer = await raw.open_answer(proxy.url)
     if answer.status == 200:
         answer = await raw.post(proxy.url, "tools/list", {}, {"Mcp-Session-Id": answer.headers["mcp-session-id"]})
     error: Json = answer.reply["error"]
     assert "too many" in error["message"].lower() or "max_scopes" in error["message"]
     await raw.skill(proxy.url, live[1], "activate", "echoing")
-    assert await raw.tools(proxy.url, live[0]) == ["SKILL"]
+    assert await raw.tools(proxy.url, live[0]) == ["SKILL", "SKILL_CALL"]
     assert await raw.tools(proxy.url, live[1]) == BOTH
 
 
@@ -525,7 +528,7 @@ async def test_idle_scopes_end(world: World, tmp_path: Path, launch: Launch, raw
         await modern_activate(raw, left)
         with anyio.fail_after(PATIENCE):
             # Asking would keep the scope alive: wait for more than the idle time and one sweep between two looks.
-            while await modern_tools(raw, left) != ["SKILL"]:  # noqa: ASYNC110
+            while await modern_tools(raw, left) != ["SKILL", "SKILL_CALL"]:  # noqa: ASYNC110
                 await anyio.sleep(2.5)
         assert await peer.tools() == BOTH
 
@@ -542,4 +545,4 @@ async def test_large_and_broken_bodies(world: World, raw: Raw, namespace: str) -
         )
         assert response.status_code == 400, body
         assert "Traceback" not in response.text
-    assert await raw.tools(url, headers) == ["SKILL"]
+    assert await raw.tools(url, headers) == ["SKILL", "SKILL_CALL"]

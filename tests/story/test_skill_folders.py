@@ -6,11 +6,22 @@ from base64 import b64decode
 from collections.abc import Generator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.answers import (
+    available_skills,
+    current_skills,
+    file_told,
+    files_told,
+    guide_told,
+    listed_skills,
+    tools_told,
+    total_listed,
+)
 from tests.conftest import (
     ERAS,
     HttpProxy,
@@ -109,9 +120,9 @@ async def tool(peer: Peer) -> Json:
     return next(tool for tool in await peer.definitions() if tool["name"] == "SKILL")
 
 
-async def file(peer: Peer, path: str, skill: str = "plain") -> Json:
-    """What `read` gives of a file."""
-    return (await peer.skill("read", skill, path=path))["structuredContent"]["file"]
+async def file(peer: Peer, path: str, skill: str = "plain") -> tuple[str, str]:
+    """What `read` gives of a file: its encoding, and what it holds."""
+    return file_told(await peer.skill("read", skill, path=path))
 
 
 def without(text: str, *tags: str) -> str:
@@ -154,7 +165,7 @@ async def test_it_reads_a_guide_and_files_without_activating(world: World, names
         read = await peer.skill("read", "plain")
         assert "<skill_guide># Plain\nRead [x](references/x.md).</skill_guide>" in text_of(read)
         assert "- references/x.md (16 bytes)" in text_of(read)
-        paths = [found["path"] for found in read["structuredContent"]["files"]]
+        paths = [path for path, _ in files_told(read)]
         assert paths == sorted(
             [
                 *("Größe (1) 100%.md", "alias.md", "blank.txt", "large.txt", "limit.txt", "nul.txt"),
@@ -163,28 +174,27 @@ async def test_it_reads_a_guide_and_files_without_activating(world: World, names
         )
         x = await peer.skill("read", "plain", path="references/x.md")
         assert "<skill_file>hello reference\n</skill_file>" in text_of(x)
-        told = {"path": "references/x.md", "size": 16, "encoding": "utf-8", "content": "hello reference\n"}
-        assert x["structuredContent"]["file"] == told
-        assert (await file(peer, "./references/x.md"))["content"] == "hello reference\n"
-        assert (await file(peer, "alias.md"))["content"] == "hello reference\n"
-        assert (await file(peer, "Größe (1) 100%.md"))["content"] == "odd name\n"
-        assert (await file(peer, "blank.txt"))["content"] == ""
+        assert text_of(x).startswith("skill plain, file references/x.md (16 bytes, utf-8):\n\n")
+        assert await file(peer, "./references/x.md") == ("utf-8", "hello reference\n")
+        assert await file(peer, "alias.md") == ("utf-8", "hello reference\n")
+        assert await file(peer, "Größe (1) 100%.md") == ("utf-8", "odd name\n")
+        assert await file(peer, "blank.txt") == ("utf-8", "")
         for path, content in (("pictures/a.png", PIXEL), ("nul.txt", b"a\0b")):
-            found = await file(peer, path)
-            assert (found["encoding"], b64decode(found["content"])) == ("base64", content)
-        folder = (await peer.skill("read", "plain", path="references"))["structuredContent"]
-        assert [found["path"] for found in folder["files"]] == ["references/deep/y.md", "references/x.md"]
-        assert (await peer.skill("read", "plain", path="references/"))["structuredContent"]["files"] == folder["files"]
-        everything = (await peer.skill("read", "plain", path="."))["structuredContent"]["files"]
-        assert [found["path"] for found in everything] == sorted(["SKILL.md", *paths])
-        assert (await peer.skill("list"))["structuredContent"]["current_skills"] == []
+            encoding, found = await file(peer, path)
+            assert (encoding, b64decode(found)) == ("base64", content)
+        folder = files_told(await peer.skill("read", "plain", path="references"))
+        assert [path for path, _ in folder] == ["references/deep/y.md", "references/x.md"]
+        assert files_told(await peer.skill("read", "plain", path="references/")) == folder
+        everything = files_told(await peer.skill("read", "plain", path="."))
+        assert [path for path, _ in everything] == sorted(["SKILL.md", *paths])
+        assert current_skills(await peer.skill("list")) == []
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_file_that_would_fill_the_context_is_not_given(world: World, namespace: str, mode: str):
     """128 KiB are, and one byte more is refused with the size and the limit."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
-        assert len((await file(peer, "limit.txt"))["content"]) == LIMIT
+        assert len((await file(peer, "limit.txt"))[1]) == LIMIT
         refused = await peer.skill("read", "plain", path="large.txt")
         assert refused["isError"]
         assert text_of(refused) == "file large.txt of skill plain holds 131,073 bytes, and read gives at most 128 KiB."
@@ -196,11 +206,11 @@ async def test_it_activates_a_skill_and_has_its_tools(world: World, namespace: s
     async with connected(world.proxy.namespace(namespace), mode) as peer, peer.hearing():
         activated = await peer.skill("activate", "helper")
         assert "<skill_guide>I am the helper.</skill_guide>" in text_of(activated)
-        assert await peer.tools() == ["SKILL", "up__list_issues"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__list_issues"]
         await peer.wire.until_notices(1)
         plain = await peer.skill("activate", "plain")
         assert "- pictures/a.png (10 bytes)" in text_of(plain)
-        assert plain["structuredContent"]["tools"] == []
+        assert tools_told(plain) == []
         assert not (await peer.call("up__list_issues", {"marker": namespace})).get("isError")
     assert world.record.calls(namespace) == [("list_issues", {"marker": namespace})]
 
@@ -284,7 +294,7 @@ async def test_what_becomes_a_link_later_leads_out_no_more_than_before(tmp_path:
     config = write_config(tmp_path / "skills.yaml", {}, {}, skill_paths=["lib"], proxy={"reload": "off"})
     with http_proxy(config) as proxy:
         async with connected(proxy.namespace("n"), mode) as peer:
-            assert (await file(peer, "folder/b.txt"))["content"] == "b"
+            assert await file(peer, "folder/b.txt") == ("utf-8", "b")
             (skill / "a.txt").unlink()
             (skill / "a.txt").symlink_to(outside / "b.txt")
             (skill / "folder").rename(tmp_path / "away")
@@ -292,28 +302,28 @@ async def test_what_becomes_a_link_later_leads_out_no_more_than_before(tmp_path:
             (skill / "SKILL.md").unlink()
             (skill / "SKILL.md").symlink_to(outside / "SKILL.md")
             paths = ("a.txt", "folder/b.txt", "SKILL.md")
-            answers: list[object] = [await peer.skill("read", "plain", path=path) for path in paths]
-            answers += [await peer.refusal("resources/read", {"uri": f"skill://plain/{path}"}) for path in paths]
-            answers += [await peer.skill("read", "plain"), await peer.skill("activate", "plain")]
-            for answer in answers:
-                assert "cannot be read: it leads out of the skill's folder" in str(answer)
-                assert "secret" not in str(answer)
-                assert str(tmp_path) not in str(answer)
+            read = [await peer.skill("read", "plain", path=path) for path in paths]
+            read += [await peer.skill("read", "plain"), await peer.skill("activate", "plain")]
+            refused = [await peer.refusal("resources/read", {"uri": f"skill://plain/{path}"}) for path in paths]
+            for said in (*map(text_of, read), *(message for _, message in refused)):
+                assert "cannot be read: it leads out of the skill's folder" in said
+                assert "secret" not in said
+                assert str(tmp_path) not in said
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_untrusted_skill_is_a_guide_and_nothing_more(world: World, namespace: str, mode: str):
     """What its SKILL.md says of tools and of other skills does not hold, and it is not active by itself."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
-        begun = (await peer.skill("list"))["structuredContent"]
-        assert begun["current_skills"] == []
-        assert not any(skill["pinned"] for skill in begun["skills"])
-        assert await peer.tools() == ["SKILL"]
+        begun = await peer.skill("list")
+        assert current_skills(begun) == []
+        assert "(pinned)" not in text_of(begun)
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
         await peer.skill("activate", "notes")
         activated = await peer.skill("activate", "evil")
-        assert activated["structuredContent"]["current_skills"] == ["notes", "evil"]
-        assert activated["structuredContent"]["tools"] == []
-        assert await peer.tools() == ["SKILL"]
+        assert current_skills(activated) == ["notes", "evil"]
+        assert tools_told(activated) == []
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
         assert (await peer.refusal("tools/call", {"name": "up__odd"}))[0] == -32602
         assert "skill evil offloaded" in text_of(await peer.skill("offload", "evil"))
 
@@ -322,7 +332,7 @@ async def test_an_untrusted_skill_is_a_guide_and_nothing_more(world: World, name
 async def test_an_untrusted_skill_takes_no_trusted_ones_place(world: World, namespace: str, mode: str):
     """Though its folder comes later, its guide is not the one that is read."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
-        assert (await peer.skill("read", "helper"))["structuredContent"]["guide"] == "I am the helper."
+        assert guide_told(await peer.skill("read", "helper")) == "I am the helper."
         (content,) = (await peer.request("resources/read", {"uri": "skill://helper/SKILL.md"}))["contents"]
         assert "I am the helper." in content["text"]
 
@@ -331,10 +341,10 @@ async def test_an_untrusted_skill_takes_no_trusted_ones_place(world: World, name
 async def test_the_file_grants_what_an_untrusted_skill_cannot(world: World, namespace: str, mode: str):
     """Exactly what it says, and nothing of what the SKILL.md wants besides; the guide is still the folder's."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
-        activated = (await peer.skill("activate", "granted"))["structuredContent"]
-        assert activated["guide"] == "Granted by the file."
-        assert activated["current_skills"] == ["granted"]
-        assert await peer.tools() == ["SKILL", "up__echo"]
+        activated = await peer.skill("activate", "granted")
+        assert guide_told(activated) == "Granted by the file."
+        assert current_skills(activated) == ["granted"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
         assert "skill granted offloaded" in text_of(await peer.skill("offload", "granted"))
 
 
@@ -352,17 +362,17 @@ async def test_markup_in_a_skill_neither_ends_nor_imitates_ours(world: World, na
         listed = await peer.skill("list")
         assert harmless(text_of(listed))
         assert "Obey." in text_of(listed)
-        assert listed["structuredContent"]["total"] == 6
+        assert total_listed(listed) == 6
         (left_out,) = world.proxy.logged("skill.not_offered")
         assert left_out["file"] == "lib/<skill_guide>/SKILL.md"
         assert "holds a tag of the proxy's own" in left_out["why"]
         for answer in (await peer.skill("activate", "markup"), await peer.skill("read", "markup")):
             assert harmless(without(text_of(answer), "skill_guide"))
-            assert answer["structuredContent"]["guide"] == BREAKING
-        for found in (await peer.skill("read", "markup"))["structuredContent"]["files"]:
-            answer = await peer.skill("read", "markup", path=found["path"])
+            assert unescape(guide_told(answer) or "") == BREAKING
+        for path, _ in files_told(await peer.skill("read", "markup")):
+            answer = await peer.skill("read", "markup", path=unescape(path))
             assert harmless(without(text_of(answer), "skill_file"))
-            assert answer["structuredContent"]["file"]["content"] == BREAKING
+            assert unescape(file_told(answer)[1]) == BREAKING
         for path in ("notes", "nothing"):
             assert harmless(text_of(await peer.skill("read", "markup", path=path)))
         (message,) = (await peer.request("prompts/get", {"name": "markup"}))["messages"]
@@ -373,8 +383,9 @@ async def test_the_words_on_how_to_choose_can_be_the_owners(world: World, namesp
     """`guidance` stands in place of the proxy's own, and is data too."""
     async with connected(world.proxy.namespace(namespace)) as peer:
         described = (await tool(peer))["description"]
-        begin = "<skills_guide><skill_guide>Choose one skill, &lt;/skill_guide> never two.</skill_guide><skills_info>"
-        assert described.startswith(begin)
+        ids, _, how = described.removeprefix("<skills_guide><skill_guide>").partition(": ")
+        assert {*ids.split(", ")} == {"plain", "helper", "markup", "notes", "evil", "granted"}
+        assert how.startswith("Choose one skill, &lt;/skill_guide> never two.</skill_guide><skills_info>")
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -386,9 +397,9 @@ async def test_the_list_is_narrowed_by_words_category_and_tags(world: World, nam
     async with connected(world.proxy.namespace(namespace), mode) as peer:
 
         async def found(**asked: Any) -> list[str]:
-            answer = (await peer.skill("list", **asked))["structuredContent"]
-            assert answer["total"] == len(answer["skills"])
-            return [skill["id"] for skill in answer["skills"]]
+            answer = await peer.skill("list", **asked)
+            assert total_listed(answer) == len(listed_skills(answer))
+            return listed_skills(answer)
 
         assert await found(query="zebras") == ["helper"]
         assert (await found(query="helper"))[0] == "helper"
@@ -398,17 +409,8 @@ async def test_the_list_is_narrowed_by_words_category_and_tags(world: World, nam
         assert await found(query="zebras", tags=["x"]) == []
         nothing = await peer.skill("list", query="quagga")
         assert "Nothing matches. There are 6 skills in all." in text_of(nothing)
-        helper = (await peer.skill("list", query="zebras"))["structuredContent"]["skills"][0]
-        assert helper == {
-            "id": "helper",
-            "name": "helper",
-            "desc": "Helps with issues and zebras.",
-            "active": False,
-            "pinned": False,
-            "category": "text",
-            "tags": ["words", "y"],
-            "version": "1.0",
-        }
+        helper = text_of(await peer.skill("list", query="zebras")).splitlines()[1]
+        assert helper == "- helper: Helps with issues and zebras. [category text; version 1.0; tags words, y]"
         for page in (0, -1, 2, "two", 1.5):
             assert (await peer.skill("list", page=page)).get("isError"), page
 
@@ -461,29 +463,29 @@ async def test_who_may_use_a_skill_is_told_once_when_it_changes_and_nobody_else(
             write_skill(lib / "moving", "New guide.", **grant)
             await proxy.until_logged("config.reloaded", 1)
             for peer in mine:
-                assert (await peer.skill("read", "moving"))["structuredContent"]["guide"] == "New guide."
-                assert await peer.tools() == ["SKILL", "up__echo"]
+                assert guide_told(await peer.skill("read", "moving")) == "New guide."
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
             assert [notices(peer) for peer in mine] == [[1, 0, 0]] * 2
 
             write_skill(lib / "moving", "New guide.", description="Moved here.", **grant)
             for peer in mine:
                 await until_told(peer, 2, 1, 1)
                 assert await described_in_all_lists(peer, "Moved here.") == [True] * 3
-                assert await peer.tools() == ["SKILL", "up__echo"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__echo"]
             assert [notices(peer) for peer in mine] == [[2, 1, 1]] * 2
 
             write_skill(lib / "newcomer", "Hello.", description="Just come.")
             for peer in mine:
                 await until_told(peer, 3, 2, 2)
                 assert await described_in_all_lists(peer, "Just come.") == [True] * 3
-                assert (await peer.skill("list"))["structuredContent"]["current_skills"] == ["moving"]
+                assert current_skills(await peer.skill("list")) == ["moving"]
             assert [notices(peer) for peer in mine] == [[3, 2, 2]] * 2
 
             (lib / "moving" / "SKILL.md").unlink()
             for peer in mine:
                 await until_told(peer, 4, 3, 3)
                 assert await described_in_all_lists(peer, "Moved here.") == [False] * 3
-                assert await peer.tools() == ["SKILL"]
+                assert await peer.tools() == ["SKILL", "SKILL_CALL"]
                 assert (await peer.refusal("tools/call", {"name": "up__echo"}))[0] == -32602
                 assert (await peer.refusal("skills/get", {"uri": "skill://moving/SKILL.md"}))[0] == -32602
             assert [notices(peer) for peer in mine] == [[4, 3, 3]] * 2
@@ -504,14 +506,14 @@ async def test_a_skill_that_becomes_bad_goes_and_the_others_stay(tmp_path: Path)
             await peer.skill("activate", "good")
             (lib / "turning" / "SKILL.md").write_text("no front matter\n", encoding="utf-8")
             await peer.wire.until_notices(1)
-            assert (await peer.skill("list"))["structuredContent"]["current_skills"] == ["good"]
+            assert current_skills(await peer.skill("list")) == ["good"]
             assert "skill not found" in text_of(await peer.skill("read", "turning"))
             (left_out,) = proxy.logged("skill.not_offered")
             assert left_out["skill"] == "turning"
             assert "the first line must be" in left_out["why"]
             write_skill(lib / "turning", "Turned.")
             await peer.wire.until_notices(2)
-            assert (await peer.skill("read", "turning"))["structuredContent"]["guide"] == "Turned."
+            assert guide_told(await peer.skill("read", "turning")) == "Turned."
     assert "Traceback" not in proxy.log.read_text(encoding="utf-8")
 
 
@@ -546,15 +548,15 @@ async def test_ten_thousand_skills_are_listed(many: Path):
         async with connected(proxy.namespace("many")) as peer:
             definition = await tool(peer)
             assert len(definition["description"].encode()) <= 2_000
-            assert "There are 10000 skills, more than fit here" in definition["description"]
+            assert "Of 10000 skills not all are described here: action list shows" in definition["description"]
+            assert definition["description"].startswith("<skills_guide><skill_guide>skill-00000, skill-00001, ")
             assert "enum" not in definition["inputSchema"]["properties"]["skill_name"]
-            last = (await peer.skill("list", page=500))["structuredContent"]
-            assert (last["total"], last["pages"]) == (10_000, 500)
-            assert [skill["id"] for skill in last["skills"]] == [
-                f"skill-{number:05}" for number in range(9_980, 10_000)
-            ]
-            assert (await peer.skill("read", "skill-04242"))["structuredContent"]["guide"] == "Guide."
+            last = await peer.skill("list", page=500)
+            assert total_listed(last) == 10_000
+            assert "shows more" not in text_of(last)
+            assert listed_skills(last) == [f"skill-{number:05}" for number in range(9_980, 10_000)]
+            assert guide_told(await peer.skill("read", "skill-04242")) == "Guide."
             lost = await peer.skill("activate", "skil-09999")
-            assert lost["structuredContent"]["available_skills"][0] == "skill-09999"
-            assert len(lost["structuredContent"]["available_skills"]) == 50
+            assert available_skills(lost)[0] == "skill-09999"
+            assert len(available_skills(lost)) == 50
             assert text_of(lost).endswith(' and 9,950 more: SKILL({"action": "list"}) shows them')

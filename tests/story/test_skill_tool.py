@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,19 @@ import anyio
 import pytest
 from mcp import MCPError
 
+from tests.answers import (
+    available_skills,
+    current_skills,
+    guide_told,
+    not_ready,
+    schemas_told,
+    tools_told,
+)
 from tests.conftest import (
     ERAS,
     MODERN,
     PATIENCE,
+    QUIET,
     HttpProxy,
     Json,
     Launch,
@@ -39,7 +47,7 @@ SKILLS: dict[str, Any] = {
     "broken": {"desc": "Half works", "usage": "b", "tool_list": {"nowhere": [], "up": ["echo"]}},
     "always": {"desc": "Stays", "usage": "Stays.", "pinned": True, "tool_list": {"up": ["wait"]}},
 }
-SHOWN = ["SKILL", "up__wait"]
+SHOWN = ["SKILL", "SKILL_CALL", "up__wait"]
 
 
 @dataclass(frozen=True)
@@ -99,43 +107,40 @@ async def test_instructions_and_capabilities(world: World, mode: str) -> None:
 
 
 async def test_activate(world: World, namespace: str) -> None:
-    """The first activation tells it all, as text and as structured content alike."""
+    """The first activation tells it all, as text alone."""
     async with connected(world.proxy.namespace(namespace)) as peer:
         result = await peer.skill("activate", "echoing")
         text = text_of(result)
         assert text.startswith(
             f"skill echoing activated, current skills: ['always', 'echoing']\n\n<skill_guide>{GUIDE}</skill_guide>\n\n"
         )
-        assert "These are the instructions of up-server." in text
-        assert "up__echo" in text
-        assert "up__odd" in text
-        structured = result["structuredContent"]
-        assert structured["action"] == "activate"
-        assert structured["skill"] == "echoing"
-        assert structured["current_skills"] == ["always", "echoing"]
-        assert structured["guide"] == GUIDE
-        assert [tool["name"] for tool in structured["tools"]] == ["up__echo", "up__odd"]
-        assert structured["problems"] == []
+        assert "<server_instructions>These are the instructions of up-server.</server_instructions>" in text
+        assert tools_told(text) == ["up__echo", "up__odd"]
+        assert schemas_told(text).keys() == {"up__echo", "up__odd"}
+        assert not_ready(text) == {}
+        assert [block["type"] for block in result["content"]] == ["text"]
+        assert "structuredContent" not in result
         assert not result.get("isError")
 
 
 async def test_activate_again_and_offload(world: World, namespace: str) -> None:
-    """Again: "already activated" with the same guide and tools; offloading what is not active is no error."""
+    """Again: "already activated", in short, with the same tools; offloading what is not active is no error."""
     async with connected(world.proxy.namespace(namespace)) as peer:
         first = await peer.skill("activate", "echoing")
         await peer.skill("activate", "issues")
         again = await peer.skill("activate", "echoing")
         assert text_of(again).startswith(
             "skill echoing already activated, current skills: ['always', 'echoing', 'issues']\n\n"
-            f"<skill_guide>{GUIDE}</skill_guide>"
+            "Tools you can use now: up__echo, up__odd\n\n"
         )
-        assert again["structuredContent"]["tools"] == first["structuredContent"]["tools"]
+        assert text_of(again).endswith('SKILL({"action": "read", "skill_name": "echoing"}) shows its guide.')
+        assert tools_told(again) == tools_told(first)
+        assert guide_told(again) is None
         offloaded = await peer.skill("offload", "echoing")
         assert text_of(offloaded) == "skill echoing offloaded, current skills: ['always', 'issues']"
-        assert offloaded["structuredContent"]["current_skills"] == ["always", "issues"]
-        for name in ("echoing", "nonsense"):
+        for name, said in (("echoing", "is not active"), ("nonsense", "not found")):
             missing = await peer.skill("offload", name)
-            assert text_of(missing) == f"skill {name} not found, current skills: ['always', 'issues']"
+            assert text_of(missing) == f"skill {name} {said}, current skills: ['always', 'issues']"
             assert not missing.get("isError")
 
 
@@ -152,8 +157,8 @@ async def test_instructions_only_skill(world: World, namespace: str) -> None:
         result = await peer.skill("activate", "notes")
         assert text_of(result).count("</skill_guide>") == 1
         assert "<b>" in text_of(result)
-        assert result["structuredContent"]["guide"] == SKILLS["notes"]["usage"]
-        assert result["structuredContent"]["tools"] == []
+        assert guide_told(result) == SKILLS["notes"]["usage"].replace("</", "&lt;/")
+        assert tools_told(result) == []
         assert await peer.tools() == SHOWN
 
 
@@ -162,11 +167,10 @@ async def test_problems(world: World, namespace: str) -> None:
     async with connected(world.proxy.namespace(namespace)) as peer:
         result = await peer.skill("activate", "broken")
         assert not result.get("isError")
-        (problem,) = result["structuredContent"]["problems"]
-        assert problem["server"] == "nowhere"
-        assert "no-such-binary-here" in problem["reason"]
-        assert "\n" not in problem["reason"]
-        assert f"server nowhere failed: {problem['reason']}" in text_of(result)
+        problems = not_ready(result)
+        assert problems.keys() == {"nowhere"}
+        assert problems["nowhere"].startswith("failed: ")
+        assert "no-such-binary-here" in problems["nowhere"]
         assert (await peer.call("up__echo"))["structuredContent"]["tool"] == "echo"
 
 
@@ -205,8 +209,8 @@ async def test_unknown_skill(world: World, namespace: str) -> None:
             result = await peer.skill("activate", wanted)
             assert result["isError"] is True
             assert text_of(result).startswith("skill not found")
-            assert result["structuredContent"]["available_skills"][0] == nearest
-            assert set(result["structuredContent"]["available_skills"]) == set(SKILLS)
+            assert available_skills(result)[0] == nearest
+            assert set(available_skills(result)) == set(SKILLS)
 
 
 async def test_list_and_read(world: World, namespace: str) -> None:
@@ -216,16 +220,14 @@ async def test_list_and_read(world: World, namespace: str) -> None:
         for skill, entry in SKILLS.items():
             assert skill in text_of(listed)
             assert entry["desc"] in text_of(listed)
-        by_id = {skill["id"]: skill for skill in listed["structuredContent"]["skills"]}
-        assert by_id["always"]["active"] is by_id["always"]["pinned"] is True
-        assert by_id["echoing"]["active"] is False
+        assert "\n- always (pinned): Stays" in text_of(listed)
+        assert "\n- echoing: Echoes: Says it again\n" in text_of(listed)
+        assert current_skills(listed) == ["always"]
         read = await peer.skill("read", "echoing")
         assert f"<skill_guide>{GUIDE}</skill_guide>" in text_of(read)
-        assert read["structuredContent"]["guide"] == GUIDE
         for tool in ("up__odd", "odd"):
             schema = await peer.skill("read", "echoing", tool=tool)
-            assert schema["structuredContent"]["tool"]["inputSchema"]["properties"] == {"p": {"$ref": "#/$defs/u"}}
-            assert '"$ref": "#/$defs/u"' in text_of(schema)
+            assert schemas_told(schema)["up__odd"]["properties"] == {"p": {"$ref": "#/$defs/u"}}
         for tool in ("up__delete_repo", "delete_repo", "nonsense"):
             assert (await peer.skill("read", "echoing", tool=tool))["isError"] is True
         assert (await peer.skill("read", "nonsense"))["isError"] is True
@@ -301,6 +303,22 @@ async def test_one_notice_per_change(world: World, tmp_path: Path, namespace: st
         assert (peer.wire.notices("resources"), peer.wire.notices("prompts")) == (0, 0)
 
 
+@pytest.mark.parametrize("name", ["claude-code", "some-agent", QUIET])
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_notice_comes_before_the_result(world: World, mode: str, name: str) -> None:
+    """In both eras, and whatever is known of the client: its model's next request is made when the result is there."""
+    async with connected(stdio_program(world.config), mode, name=name) as peer, peer.hearing():
+        await peer.call("up__wait", {"file": str(world.config)})  # the server of the pinned skill has arrived
+        await peer.tools()
+        for action, said in (("activate", "skill echoing activated"), ("offload", "skill echoing offloaded")):
+            told = peer.wire.notices()
+            await peer.skill(action, "echoing")
+            assert peer.wire.notices() == told + 1
+            notices = peer.wire.where(lambda message: message.get("method") == "notifications/tools/list_changed")
+            (result,) = peer.wire.where(lambda message, said=said: said in json.dumps(message.get("result")))
+            assert notices[-1] < result
+
+
 async def test_notices_by_kind(world: World, namespace: str) -> None:
     """A skill that brings resources and prompts is told of once for each list."""
     async with connected(world.proxy.namespace(namespace), "legacy") as peer:
@@ -313,49 +331,44 @@ async def test_notices_by_kind(world: World, namespace: str) -> None:
 
 
 def with_schemas(result: Json) -> list[bool]:
-    return ["inputSchema" in tool for tool in result["structuredContent"]["tools"]]
-
-
-async def test_schemas_until_the_connection_relists(world: World, namespace: str) -> None:
-    """Results carry schemas until this connection has directly called a tool that came with a notice."""
-    url = world.proxy.namespace(namespace)
-    async with connected(url, "legacy") as peer, connected(url, "legacy") as other:
-        await other.tools()
-        assert with_schemas(await peer.skill("activate", "echoing")) == [True, True]
-        await peer.call("up__wait", {"file": str(world.config)})  # was there before any notice: shows nothing
-        assert with_schemas(await peer.skill("activate", "issues")) == [True]
-        await peer.call("up__echo")
-        again = await peer.skill("activate", "echoing")
-        assert with_schemas(again) == [False, False]
-        assert "input schema" not in text_of(again)
-        assert "up__echo" in text_of(again)
-        assert with_schemas(await other.skill("activate", "echoing")) == [True, True]
-
-
-async def test_schemas_always_in_the_modern_era(world: World, namespace: str) -> None:
-    """A modern client has no connection to learn from: its results always carry schemas."""
-    async with connected(world.proxy.namespace(namespace), MODERN) as peer:
-        await peer.skill("activate", "echoing")
-        await peer.call("up__echo")
-        assert with_schemas(await peer.skill("activate", "echoing")) == [True, True]
-
-
-async def test_schema_budget(world: World, namespace: str) -> None:
-    """Schemas and signatures together stay readable: beyond 8 KB of schemas, tools come in one line."""
-    async with connected(world.proxy.namespace(namespace)) as peer:
-        tools = (await peer.skill("activate", "everything"))["structuredContent"]["tools"]
-        assert sum(len(json.dumps(tool["inputSchema"])) for tool in tools if "inputSchema" in tool) <= 8 * 1024
-        assert all("inputSchema" in tool or "signature" in tool for tool in tools)
+    """Of each tool that an activation names, whether it is told with its schema."""
+    return [tool in schemas_told(result) for tool in tools_told(result)]
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_client_that_drops_lists(world: World, namespace: str, mode: str) -> None:
-    """A client known to drop list changes also gets `SKILL_CALL`, and works with it without listing again."""
-    async with connected(world.proxy.namespace(namespace), mode, name="claude-ai") as peer:
+async def test_a_client_that_has_not_read_its_list_since_is_told_schemas(
+    world: World, namespace: str, mode: str
+) -> None:
+    """Whatever it has read and called before."""
+    async with connected(world.proxy.namespace(namespace), mode) as peer:
+        for skill, count in (("echoing", 2), ("issues", 1), ("broken", 1)):
+            await peer.tools()
+            assert with_schemas(await peer.skill("activate", skill)) == [True] * count
+            await peer.call("up__echo")
+
+
+async def test_an_activation_of_many_tools_keeps_to_what_clients_hand_on(world: World, namespace: str) -> None:
+    """At most 10,000 bytes, all tools by name, and what each takes as the list has it."""
+    async with connected(world.proxy.namespace(namespace)) as peer:
+        result = await peer.skill("activate", "everything")
+        listed = [name for name in await peer.tools() if name.startswith("up__")]
+        assert tools_told(result) == listed
+        assert len(text_of(result).encode()) <= 10_000
+        by_name = {tool["name"]: tool["inputSchema"] for tool in await peer.definitions()}
+        assert schemas_told(result) == {name: by_name[name] for name in listed}
+
+
+@pytest.mark.parametrize("name", ["claude-ai", "some-agent"])
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_gets_by_without_listing_again(world: World, namespace: str, mode: str, name: str) -> None:
+    """One that drops list changes, and one of which nothing is known: both have `SKILL_CALL` from the start."""
+    async with connected(world.proxy.namespace(namespace), mode, name=name) as peer:
         own = (await peer.definitions())[:2]
         assert [tool["name"] for tool in own] == ["SKILL", "SKILL_CALL"]
+        assert [tool["_meta"] for tool in own] == [{"anthropic/alwaysLoad": True}] * 2
         hints = own[1]["annotations"]
         assert (hints["readOnlyHint"], hints["destructiveHint"], hints["openWorldHint"]) == (False, True, True)
+        assert own[1]["inputSchema"]["properties"]["arguments"]["additionalProperties"] is True
         closed = await peer.call("SKILL_CALL", {"tool": "up__echo", "arguments": {"marker": namespace}})
         assert closed["isError"] is True
         assert 'SKILL({"action": "activate", "skill_name": "echoing"})' in text_of(closed)
@@ -370,7 +383,7 @@ async def test_client_that_drops_lists(world: World, namespace: str, mode: str) 
         ):
             assert (await peer.call("SKILL_CALL", empty))["structuredContent"]["arguments"] == {}
         # It has shown nothing about re-reading lists: results go on carrying schemas.
-        assert with_schemas(await peer.skill("activate", "echoing")) == [True, True]
+        assert with_schemas(await peer.skill("activate", "issues")) == [True]
     assert [arguments for _, arguments in world.record.calls(namespace)] == [
         {"marker": f"{namespace}-{n}"} for n in (0, 1)
     ]
@@ -404,44 +417,81 @@ async def test_bad_skill_call(world: World, namespace: str, arguments: Json) -> 
     assert len(world.record.calls()) == before
 
 
-async def test_call_route_is_not_for_everybody(world: World, namespace: str) -> None:
-    """Other clients do not see `SKILL_CALL`, and for them it does not exist."""
-    async with connected(world.proxy.namespace(namespace), name="claude-code") as peer:
-        assert await peer.tools() == SHOWN
+@pytest.mark.parametrize("name", ["claude-code", "claude-code (via mcp-remote 0.1.37)"])
+async def test_call_route_is_not_for_clients_that_read_again(world: World, namespace: str, name: str) -> None:
+    """Those known to do so in time do not see `SKILL_CALL`, and for them it does not exist."""
+    async with connected(world.proxy.namespace(namespace), "legacy", name=name) as peer:
+        assert await peer.tools() == ["SKILL", "up__wait"]
         with pytest.raises(MCPError) as refused:
             await peer.call("SKILL_CALL", {"tool": "up__wait"})
         assert refused.value.error.message == "Unknown tool: SKILL_CALL"
 
 
-@pytest.mark.parametrize(("setting", "client", "shown"), [("on", "anybody", True), ("off", "claude-ai", False)])
-async def test_call_route_setting(world: World, tmp_path: Path, setting: str, client: str, shown: bool) -> None:
+async def test_a_modern_client_has_the_call_route_unless_it_listens(world: World, namespace: str) -> None:
+    """Without a stream it is told of nothing, however it is called; once shown to it, the tool stays."""
+    url = world.proxy.namespace(namespace)
+    async with connected(url, MODERN, name="claude-code") as peer:
+        assert await peer.tools() == SHOWN
+        async with peer.hearing():
+            assert await peer.tools() == SHOWN
+        call = {"tool": "up__wait", "arguments": {"file": str(world.config)}}
+        assert not (await peer.call("SKILL_CALL", call)).get("isError")
+    async with connected(url, MODERN, name="opencode") as listening, listening.hearing():
+        assert await listening.tools() == ["SKILL", "up__wait"]
+
+
+@pytest.mark.parametrize("listens_to", [{"prompts_list_changed": True}, {"resources_list_changed": True}])
+async def test_a_stream_for_other_lists_tells_of_no_tools(
+    world: World, namespace: str, listens_to: dict[str, bool]
+) -> None:
+    """Its client is told of no change of the list of tools."""
+    async with (
+        connected(world.proxy.namespace(namespace), MODERN, name="claude-code") as peer,
+        peer.client.listen(**listens_to),  # pyright: ignore[reportArgumentType]
+    ):
+        assert await peer.tools() == SHOWN
+
+
+@pytest.mark.parametrize("setting", ["on", "off"])
+@pytest.mark.parametrize("client", ["anybody", "claude-ai", "claude-code"])
+async def test_call_route_setting(world: World, tmp_path: Path, setting: str, client: str) -> None:
     """`call_route` on shows `SKILL_CALL` to all, off to none."""
     config = write_config(tmp_path / "skills.yaml", servers(world.record), SKILLS, proxy={"call_route": setting})
     async with connected(stdio_program(config), name=client) as peer:
-        assert ("SKILL_CALL" in await peer.tools()) is shown
+        assert ("SKILL_CALL" in await peer.tools()) is (setting == "on")
 
 
-async def test_stable_listing(world: World, tmp_path: Path, launch: Launch, namespace: str) -> None:
-    """`modern_listing: stable`: modern lists never change, activated tools work all the same; handshake lists live."""
-    config = write_config(tmp_path / "skills.yaml", servers(world.record), SKILLS, proxy={"modern_listing": "stable"})
-    url = launch(config).namespace(namespace)
-    async with AsyncExitStack() as stack:
-        handshake = await stack.enter_async_context(connected(url, "legacy"))
-        await handshake.call("up__wait", {"file": str(config)})  # the server of the pinned skill has arrived
-        assert await handshake.tools() == SHOWN
-        modern = await stack.enter_async_context(connected(url, MODERN))
-        await stack.enter_async_context(modern.hearing())
-        before = json.dumps(await modern.definitions())
-        assert await modern.tools() == ["SKILL", "SKILL_CALL", "up__wait"]
-        await modern.skill("activate", "echoing")
-        assert json.dumps(await modern.definitions()) == before
-        called = await modern.call("SKILL_CALL", {"tool": "up__echo", "arguments": {"a": 1}})
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("way", ["stdio", "namespace", "older name"])
+async def test_stable_listing(
+    world: World, tmp_path: Path, launch: Launch, namespace: str, mode: str, way: str
+) -> None:
+    """`listing: stable`: no list ever changes, no notice goes out, and activated tools work by `SKILL_CALL`."""
+    skills = {**SKILLS, "always": {**SKILLS["always"], "active": True}}
+    setting = {"modern_listing" if way == "older name" else "listing": "stable"}
+    config = write_config(tmp_path / "skills.yaml", servers(world.record), skills, proxy=setting)
+    target = stdio_program(config) if way == "stdio" else launch(config).namespace(namespace)
+    async with connected(target, mode, name="claude-code") as peer, peer.hearing():
+        await peer.call("up__wait", {"file": str(config)})  # the server of the pinned skill has arrived
+        kinds = {"tools": "tools", "resources": "resources", "resources/templates": "resourceTemplates"}
+        kinds["prompts"] = "prompts"
+
+        async def lists() -> str:
+            return json.dumps([(await peer.request(f"{kind}/list"))[key] for kind, key in kinds.items()])
+
+        before, notices = await lists(), peer.wire.notices()
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "up__wait"]
+        activated = await peer.skill("activate", "everything")
+        assert schemas_told(activated)
+        assert "SKILL_CALL(" in text_of(activated)
+        called = await peer.call("SKILL_CALL", {"tool": "up__echo", "arguments": {"a": 1}})
         assert called["structuredContent"]["arguments"] == {"a": 1}
-        assert await handshake.tools() == ["SKILL", "up__echo", "up__odd", "up__wait"]
-        await handshake.skill("offload", "echoing")
-        assert json.dumps(await modern.definitions()) == before
-        assert await handshake.tools() == SHOWN
-        assert modern.wire.notices() == 0
+        assert (await peer.call("up__echo"))["structuredContent"]["arguments"] == {}  # under its own name, too
+        assert await lists() == before
+        await peer.skill("offload", "everything")
+        assert (await peer.call("SKILL_CALL", {"tool": "up__echo"}))["isError"] is True
+        assert await lists() == before
+        assert [peer.wire.notices(kind) for kind in ("tools", "resources", "prompts")] == [notices, 0, 0]
 
 
 # --- time ------------------------------------------------------------------------------------------------------------
@@ -501,10 +551,10 @@ def slow(tmp_path: Path) -> Slow:
 async def test_slow_server(slow: Slow, mode: str) -> None:
     """Activation returns within `activation_wait` and names who is late; the others work; a notice follows."""
     async with connected(stdio_program(slow.config), mode) as peer:
-        while (await peer.skill("activate", "warm"))["structuredContent"]["problems"]:
+        while not_ready(await peer.skill("activate", "warm")):
             pass  # each waits for a second
         await peer.skill("offload", "warm")
-        assert await peer.tools() == ["SKILL"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
         await late_server(peer, slow)
 
 
@@ -514,13 +564,10 @@ async def late_server(peer: Peer, slow: Slow) -> None:
     async with peer.hearing():
         with anyio.fail_after(10):
             result = await peer.skill("activate", "both")
-        (problem,) = result["structuredContent"]["problems"]
-        assert (problem["server"], problem["state"]) == ("late", "starting")
-        assert problem["reason"]
-        assert "late" in text_of(result)
-        assert [tool["name"] for tool in result["structuredContent"]["tools"]] == ["quick__echo"]
+        assert not_ready(result) == {"late": "is starting: it has not answered yet"}
+        assert tools_told(result) == ["quick__echo"]
         await peer.wire.until_notices(heard + 1)
-        assert await peer.tools() == ["SKILL", "quick__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "quick__echo"]
         assert (await peer.call("quick__echo"))["structuredContent"]["tool"] == "echo"
         answers: list[Json] = []
 
@@ -529,13 +576,13 @@ async def late_server(peer: Peer, slow: Slow) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            assert await peer.tools() == ["SKILL", "quick__echo"]
+            assert await peer.tools() == ["SKILL", "SKILL_CALL", "quick__echo"]
             assert not answers  # the call waits for its server
             assert peer.wire.notices() == heard + 1
             slow.open()
         assert answers[0]["structuredContent"]["tool"] == "echo"
         await peer.wire.until_notices(heard + 2)
-        assert await peer.tools() == ["SKILL", "quick__echo", "late__echo"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL", "quick__echo", "late__echo"]
         assert (await peer.call("late__echo"))["structuredContent"]["tool"] == "echo"
         assert peer.wire.notices() == heard + 2
 
@@ -556,12 +603,12 @@ async def test_cancelled_activation(slow: Slow, launch: Launch, namespace: str, 
             tasks.start_soon(peer.skill, "activate", "s")
             await until_active(peer, "s")
             tasks.cancel_scope.cancel()
-        assert (await peer.skill("list"))["structuredContent"]["current_skills"] == ["s"]
-        assert await peer.tools() == ["SKILL"]
+        assert current_skills(await peer.skill("list")) == ["s"]
+        assert await peer.tools() == ["SKILL", "SKILL_CALL"]
         assert peer.wire.notices() == 0
         slow.open()
         # On HTTP, a handshake-era client's own stream may have opened too late for the notice: its list tells too.
-        while await peer.tools() != ["SKILL", "late__echo"]:  # noqa: ASYNC110
+        while await peer.tools() != ["SKILL", "SKILL_CALL", "late__echo"]:  # noqa: ASYNC110
             await anyio.sleep(0.01)
         if way == "stdio" or mode == MODERN:
             await peer.wire.until_notices(1)
@@ -570,7 +617,7 @@ async def test_cancelled_activation(slow: Slow, launch: Launch, namespace: str, 
 
 async def until_active(peer: Peer, skill: str) -> None:
     with anyio.fail_after(PATIENCE):
-        while (await peer.skill("list"))["structuredContent"]["current_skills"] != [skill]:
+        while current_skills(await peer.skill("list")) != [skill]:
             pass
 
 
@@ -588,5 +635,5 @@ async def test_concurrent_activations(world: World, namespace: str) -> None:
                 tasks.start_soon(activate)
         assert sum(text.startswith("skill echoing activated") for text in texts) == 1
         assert sum(text.startswith("skill echoing already activated") for text in texts) == 19
-        assert (await peer.skill("list"))["structuredContent"]["current_skills"] == ["always", "echoing"]
+        assert current_skills(await peer.skill("list")) == ["always", "echoing"]
         assert peer.wire.notices() == 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.answers import current_skills, guide_told
 from tests.conftest import (
     ERAS,
     HttpProxy,
@@ -317,7 +318,7 @@ async def test_what_is_not_served_can_be_used_all_the_same(world: World, namespa
     async with world.client(("http", mode), namespace) as peer:
         resources = (await peer.request("resources/list"))["resources"]
         for skill in NOT_SERVED:
-            assert (await peer.skill("read", skill))["structuredContent"]["guide"].strip()
+            assert (guide_told(await peer.skill("read", skill)) or "").strip()
             assert f"skill://{skill}/SKILL.md" not in [resource["uri"] for resource in resources]
             _, refused = await peer.refusal("resources/read", {"uri": f"skill://{skill}/SKILL.md"})
             assert refused.startswith("Unknown resource")
@@ -378,7 +379,7 @@ async def test_getting_a_skill_as_a_prompt_changes_nothing(world: World, namespa
         await content(peer, "skill://all/SKILL.md")
         assert await peer.tools() == before
         listed = await peer.skill("list")
-        assert listed["structuredContent"]["current_skills"] == []
+        assert current_skills(listed) == []
         assert [peer.wire.notices(kind) for kind in ("tools", "resources", "prompts")] == [0, 0, 0]
 
 
@@ -394,3 +395,51 @@ async def test_no_server_takes_the_name_of_a_skills_prompt(world: World, namespa
         assert "Be warm." in own["content"]["text"]
         (other,) = (await peer.request("prompts/get", {"name": theirs, "arguments": {"who": "x"}}))["messages"]
         assert other["content"]["text"] == "recorder greet {'who': 'x'}"
+
+
+# --- what is not published -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("switched_off", ["prompts", "resources", "extension", "all of them"])
+async def test_skills_are_shown_beside_the_tool_as_far_as_that_is_wanted(
+    tmp_path: Path, mode: str, switched_off: str
+) -> None:
+    """What servers have stays, and the tool `SKILL` shows and reads what it always does."""
+    off = ["prompts", "resources", "extension"] if switched_off == "all of them" else [switched_off]
+    record = Record(tmp_path / "log.jsonl")
+    write_skill(tmp_path / "lib" / "filed", "Filed.", {"a.txt": "a"}, tool_list={"up": []})
+    paths = [{"path": "lib", "trusted": True}]
+    publish = {"publish": dict.fromkeys(off, False)}
+    config = write_config(tmp_path / "skills.yaml", {"up": record.entry()}, {}, skill_paths=paths, proxy=publish)
+    async with connected(stdio_program(config), mode) as peer:
+        declared = peer.client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert (EXTENSION in declared.get("extensions", {})) is ("extension" not in off)
+        assert {"prompts", "resources", "completions"} <= declared.keys()
+        activated = await peer.skill("activate", "filed")
+        assert guide_told(activated) == "Filed."
+        read = await peer.skill("read", "filed", path="a.txt")
+        assert "<skill_file>a</skill_file>" in text_of(read)
+
+        prompts = [prompt["name"] for prompt in (await peer.request("prompts/list"))["prompts"]]
+        assert prompts == (["up__greet"] if "prompts" in off else ["filed", "up__greet"])
+        if "prompts" in off:
+            assert await peer.refusal("prompts/get", {"name": "filed"}) == (-32602, "Unknown prompt: filed")
+        resources = [resource["uri"] for resource in (await peer.request("resources/list"))["resources"]]
+        assert resources == ([] if "resources" in off else ["skill://filed/SKILL.md"]) + ["memo://one", "memo://two"]
+        templates = (await peer.request("resources/templates/list"))["resourceTemplates"]
+        assert len(templates) == (1 if "resources" in off else 2)
+        files = {"uri": "skill://filed/a.txt"}
+        if {"resources", "extension"} <= {*off}:
+            assert (await peer.refusal("resources/read", files))[1] == "Unknown resource: skill://filed/a.txt"
+        else:
+            assert (await peer.request("resources/read", files))["contents"][0]["text"] == "a"
+        for method, params in (
+            ("skills/list", {}),
+            ("skills/get", {"uri": "skill://filed/SKILL.md"}),
+            ("resources/directory/read", {"uri": "skill://filed"}),
+        ):
+            if "extension" in off:
+                assert await peer.refusal(method, params) == (-32601, "Method not found")
+            else:
+                assert await peer.request(method, params)

@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.core.names import Naming
-from tests.conftest import HANDSHAKE, MODERN, PATIENCE, ROOT, Json, http_proxy, program, write_config
+from tests.conftest import HANDSHAKE, MODERN, PATIENCE, QUIET, ROOT, Json, http_proxy, program, write_config
 
 MIRROR = ROOT / "tests" / "servers" / "mirror.py"
 SERVER = "up"
 NAMING = Naming({SERVER: SERVER})
-INFO = {"name": "raw", "version": "1"}
+INFO = {"name": QUIET, "version": "1"}
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": INFO,
@@ -166,8 +166,8 @@ class Pair:
     log: Path
 
     def activate(self, skill: str) -> Json:
-        """Activate a skill; what came of it."""
-        return self.proxied.call("SKILL", {"action": "activate", "skill_name": skill})["structuredContent"]
+        """Activate a skill; the answer."""
+        return self.proxied.call("SKILL", {"action": "activate", "skill_name": skill})
 
 
 @contextmanager
