@@ -6,13 +6,12 @@ It is text alone: beside structured content, some clients hand on both and some 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Final
 
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Route
 from proxy.core.mcp_apps import is_for_pages_only
-from proxy.core.texts import clipped, shortened, size
+from proxy.core.texts import clipped, fitting, shortened, size
 from proxy.core.wording import Problem, answer, signature, skill_call, standing, without_our_tags
 
 ANSWER_LIMIT: Final = 10_000
@@ -77,15 +76,17 @@ def activation(
     how = [CALL_ROUTE] if tools and call_route and not listed else []
     rest = [_how_to_read(skill)] if tools and not listed else []
     room = ANSWER_LIMIT - _size_of([*before, *content.notes, *names, *how, *rest, *after])
-    kept = 0 if listed else _size_of(_schemas(tools, [], SCHEMAS_SHARE))
+    forms = [] if listed else [(_with_schema(route), _line(route)) for route in tools]
+    kept = _size_of(_schemas(forms, [], SCHEMAS_SHARE))
     room -= kept
-    for_servers = max(room - _size_of([_fenced("skill_guide", content.guide)]), min(room, INSTRUCTIONS_LIMIT))
+    whole = without_our_tags(content.guide)
+    for_servers = max(room - _size_of([_fenced("skill_guide", whole)]), min(room, INSTRUCTIONS_LIMIT))
     from_servers = _from_servers(content.instructions, for_servers)
     room -= _size_of(from_servers)
     more = f"Truncated: {skill_call('read', skill.id)} shows the whole guide"
-    guide = _fenced("skill_guide", content.guide, room - _GAP, more)
+    guide = _fenced("skill_guide", whole, room - _GAP, more)
     room += kept - _size_of([guide])
-    told = _lines(names, tools, room) if listed else [*names, *how, *_schemas(tools, rest, room)]
+    told = _lines(names, tools, room) if listed else [*names, *how, *_schemas(forms, rest, room)]
     return answer("\n\n".join([*before, guide, *content.notes, *from_servers, *told, *after]))
 
 
@@ -118,10 +119,10 @@ def _nothing(skill: Skill, content: ActivationContent, tools: Sequence[Route]) -
 
 def _not_ready(problems: Sequence[Problem]) -> Iterator[str]:
     lines = [shortened(f"- {standing(problem)}", PROBLEM_LIMIT) for problem in problems]
-    fitting = [line for line, end in zip(lines, accumulate(map(size, lines)), strict=True) if end <= NOT_READY_LIMIT]
-    more = [f"- … and {len(lines) - len(fitting):,} more"] if len(fitting) < len(lines) else []
+    shown = fitting(lines, NOT_READY_LIMIT)
+    more = [f"- … and {len(lines) - len(shown):,} more"] if len(shown) < len(lines) else []
     if lines:
-        yield "\n".join([NOT_READY_HEADING, *fitting, *more])
+        yield "\n".join([NOT_READY_HEADING, *shown, *more])
 
 
 def _size_of(parts: Iterable[str]) -> int:
@@ -130,13 +131,12 @@ def _size_of(parts: Iterable[str]) -> int:
 
 
 def _fenced(tag: str, text: str, room: int | None = None, more: str = "") -> str:
-    """A text between tags of ours; cut where it takes more than `room` bytes, and followed by `more` then."""
-    shown = without_our_tags(text)
-    whole = f"<{tag}>{shown}</{tag}>"
+    """A text between tags of ours, which it has none of; cut beyond `room` bytes, and followed by `more` then."""
+    whole = f"<{tag}>{text}</{tag}>"
     if room is None or size(whole) <= room:
         return whole
     cut = f"…</{tag}>\n({more}.)"
-    return f"<{tag}>{clipped(shown, max(0, room - size(f'<{tag}>{cut}')))}{cut}"
+    return f"<{tag}>{clipped(text, max(0, room - size(f'<{tag}>{cut}')))}{cut}"
 
 
 def _from_servers(instructions: Iterable[tuple[str, str]], room: int) -> list[str]:
@@ -149,7 +149,7 @@ def _from_servers(instructions: Iterable[tuple[str, str]], room: int) -> list[st
         if left < LEAST_OF_INSTRUCTIONS:
             left_out.append(server)
             continue
-        told.append(label + _fenced("server_instructions", text, left, "Truncated"))
+        told.append(label + _fenced("server_instructions", without_our_tags(text), left, "Truncated"))
         room -= _size_of(told[-1:])
     if left_out:
         named = f"Instructions left out for lack of space, of servers: {', '.join(left_out)}"
@@ -159,15 +159,12 @@ def _from_servers(instructions: Iterable[tuple[str, str]], room: int) -> list[st
 
 def _names(skill: Skill, tools: Sequence[Route]) -> str:
     """All tools by name, as far as they go."""
-    named: list[str] = []
-    room = NAMES_LIMIT
-    for route in tools:
-        room -= size(route.exposed) + 2
-        if room < 0:
-            more = f"… and {len(tools) - len(named):,} more"
-            return f"{TOOLS_HEADING} {', '.join(named)}, {more}: {_read_one(skill)} searches by a part of the name."
-        named.append(route.exposed)
-    return f"{TOOLS_HEADING} {', '.join(named)}"
+    names = [route.exposed for route in tools]
+    shown = names[: len(fitting([f"{name}, " for name in names], NAMES_LIMIT))]
+    told = f"{TOOLS_HEADING} {', '.join(shown)}"
+    if len(shown) == len(names):
+        return told
+    return f"{told}, … and {len(names) - len(shown):,} more: {_read_one(skill)} searches by a part of the name."
 
 
 def _lines(names: list[str], tools: Sequence[Route], room: int) -> list[str]:
@@ -176,16 +173,16 @@ def _lines(names: list[str], tools: Sequence[Route], room: int) -> list[str]:
     return lines if tools and _size_of(lines) <= room + _size_of(names) else names
 
 
-def _schemas(tools: Sequence[Route], rest: list[str], room: int) -> list[str]:
+def _schemas(forms: Iterable[tuple[str, str]], rest: list[str], room: int) -> list[str]:
     """What each tool takes: its whole schema where that fits into `room` bytes, else a line, if that does.
 
-    `rest`: how to read what is missing, told where something is; it has its room already.
+    `forms`: each tool with its schema, and as a line. `rest`: how to read what is missing, told where something is; it
+    has its room already.
     """
     told: list[str] = []
     whole = True
     room -= _GAP
-    for route in tools:
-        with_schema, line = _with_schema(route), _line(route)
+    for with_schema, line in forms:
         form = next((form for form in (with_schema, line) if size(form) + 1 <= room), None)
         whole = whole and form is with_schema
         if form is not None:  # later ones may still fit
@@ -199,7 +196,7 @@ def _how_to_read(skill: Skill) -> str:
 
 
 def _read_one(skill: Skill) -> str:
-    return f"SKILL({json.dumps({'action': 'read', 'skill_name': skill.id, 'tool': 'NAME'}, ensure_ascii=False)})"
+    return skill_call("read", skill.id, tool="NAME")
 
 
 def _with_schema(route: Route) -> str:

@@ -34,7 +34,7 @@ MISSES_OF_KNOWN: Final = 2
 """Reads in a row that a client which is known to read its list again may miss before it is treated as late."""
 
 _BRIDGED: Final = re.compile(r" \(via [^()]*\)\Z")
-"""The suffix that mcp-remote adds to the name of the client whose messages it relays."""
+"""The suffix that mcp-remote appends to the name of the client in front of it."""
 
 
 def is_named(client: str, patterns: Iterable[str]) -> bool:

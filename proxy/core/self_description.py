@@ -4,7 +4,7 @@ It imports nothing heavy, since a client on stdio is answered before the SDK is 
 """
 
 from collections.abc import Mapping
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any, Final
 
 from proxy import __version__
@@ -13,7 +13,7 @@ from proxy.core.protocol import MODERN_VERSIONS
 from proxy.core.published import EXTENSION
 from proxy.core.settings import Publish
 from proxy.core.skill_tool import is_switchable
-from proxy.core.texts import flat
+from proxy.core.texts import fitting, flat
 from proxy.core.wording import without_our_tags
 
 NAME: Final = "mcp-skill-proxy"
@@ -80,7 +80,7 @@ def capabilities(whole: Catalogue, publish: Publish) -> dict[str, Any]:
 def instructions(catalogue: Catalogue) -> str | None:
     """The server's `instructions`: how to use `SKILL`, and the skills with the first words of what each is for.
 
-    None where there is no skill, and so no tool `SKILL`.
+    None where there are no skills, since the tool `SKILL` is not there either.
     """
     if not catalogue.skills:
         return None
@@ -107,5 +107,4 @@ def _ids(catalogue: Catalogue, room: int) -> str:
     """As many ids as fit into `room` characters, and how many skills there are."""
     last = f"… ({len(catalogue.skills):,} in all)."
     ids = [f"{without_our_tags(flat(skill.id))}, " for skill in islice(catalogue.skills, room)]
-    fitting = [id_ for id_, end in zip(ids, accumulate(map(len, ids)), strict=True) if end + len(last) <= room]
-    return "".join(fitting) + last
+    return "".join(fitting(ids, room - len(last), len)) + last

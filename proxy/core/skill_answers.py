@@ -50,11 +50,12 @@ def listing(
         call = json.dumps({"action": "list", **asked, "page": page + 1}, ensure_ascii=False)
         more = f"\npage {page} of {pages}: SKILL({call}) shows more"
     shown = found[(page - 1) * PAGE : page * PAGE]
-    texts = [
-        without_our_tags("\n".join([head, *(_line(skill, current, limit) for skill in shown)]) + more)
-        for limit in LISTED_LIMITS
-    ]
-    return answer(next((text for text in texts if size(text) <= ANSWER_LIMIT), texts[-1]))
+
+    def told(limit: int) -> str:
+        return without_our_tags("\n".join([head, *(_line(skill, current, limit) for skill in shown)]) + more)
+
+    short_enough = (text for limit in LISTED_LIMITS[:-1] if size(text := told(limit)) <= ANSWER_LIMIT)
+    return answer(next(short_enough, "") or told(LISTED_LIMITS[-1]))
 
 
 def guide(skill: Skill, text: str, current: Sequence[str]) -> dict[str, Any]:
@@ -75,11 +76,11 @@ def files_of(skill: Skill) -> Sequence[SkillFile]:
 
 def files_told(skill: Skill, files: Sequence[SkillFile], shown: int = FILES_SHOWN) -> str:
     """Which files there are, the first `shown` of them, and how to read one."""
-    call = json.dumps({"action": "read", "skill_name": skill.id, "path": files[0].path}, ensure_ascii=False)
+    call = skill_call("read", skill.id, path=files[0].path)
     lines = _lines(files[:shown])
     if len(files) > shown:
         lines.append(f"- and {len(files) - shown} more: read with a folder as path lists what is in it")
-    return f"Files of this skill, read with SKILL({without_our_tags(call)}):\n" + "\n".join(lines)
+    return f"Files of this skill, read with {without_our_tags(call)}:\n" + "\n".join(lines)
 
 
 def file(skill: Skill, path: str, content: bytes) -> dict[str, Any]:

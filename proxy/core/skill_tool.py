@@ -153,9 +153,10 @@ def _lead(skills: Sequence[Skill]) -> str:
 
 
 def _fitting(first: Iterable[Skill], rest: Iterable[Skill], taken: int) -> list[str]:
-    """As many skills as fit beside what has `taken` so many bytes: the `first` described, then as many of the others.
+    """The entries of skills that fit into the description, `taken` bytes of which are used otherwise.
 
-    What does not fit hides none of what stands behind it.
+    The `first` are described where possible, then as many of the `rest`. One that does not fit is left out, and those
+    behind it are not.
     """
     room = DESCRIPTION_LIMIT - taken
     forms: list[str] = []

@@ -1,6 +1,8 @@
 """Texts of others as they can be shown: shortened, and in one line that shows all that it holds."""
 
 import re
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 NAME_LIMIT: Final = 100
@@ -23,6 +25,11 @@ def clipped(text: str, limit: int) -> str:
 def size(text: str) -> int:
     """Bytes of `text` in UTF-8."""
     return len(text.encode("utf-8", "replace"))
+
+
+def fitting(texts: Sequence[str], limit: int, length: Callable[[str], int] = size) -> list[str]:
+    """The first of `texts` whose lengths add up to `limit` at most; `length` counts bytes of UTF-8 by default."""
+    return [text for text, end in zip(texts, accumulate(map(length, texts)), strict=True) if end <= limit]
 
 
 def flat(text: str, limit: int = NAME_LIMIT) -> str:

@@ -94,9 +94,9 @@ def refusal(text: str) -> dict[str, Any]:
     return answer(text, error=True)
 
 
-def skill_call(action: str, skill: str) -> str:
-    """A complete call of `SKILL`, to be copied."""
-    return f"SKILL({json.dumps({'action': action, 'skill_name': skill}, ensure_ascii=False)})"
+def skill_call(action: str, skill: str, **more: str) -> str:
+    """A complete call of `SKILL`, to be copied; `more`: its other arguments."""
+    return f"SKILL({json.dumps({'action': action, 'skill_name': skill, **more}, ensure_ascii=False)})"
 
 
 def unknown_tool(name: str) -> str:
