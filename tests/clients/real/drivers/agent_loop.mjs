@@ -18,6 +18,20 @@ async function ask(messages, tools) {
   return (await answer.json()).choices[0].message;
 }
 
+// Plays the story by an SDK's client that reads changed lists by itself; `make` gets what it is to call with them.
+export async function play(make, Stdio, StreamableHttp) {
+  let tools = [];
+  const client = make((error, changed) => { if (!error) tools = changed; });
+  const [program, ...args] = command;
+  await client.connect(url ? new StreamableHttp(new URL(url)) : new Stdio({ command: program, args }));
+  ({ tools } = await client.listTools());
+  await converse(
+    () => tools,
+    async (name, args) => (await client.callTool({ name, arguments: args })).content[0].text,
+  );
+  await client.close();
+}
+
 // `tools` gives the tools for each request to the model, `call` the result of one as text.
 export async function converse(tools, call) {
   const messages = [];

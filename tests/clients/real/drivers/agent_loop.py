@@ -12,6 +12,26 @@ from target import MODEL, PROMPTS
 TIMEOUT_S = 60.0
 
 
+class ReadTools:
+    """A client's list of tools, which is read again before the model's next request after a notice."""
+
+    def __init__(self) -> None:
+        self._tools: list[Any] = []
+        self._stale = True
+
+    async def on_message(self, message: object) -> None:
+        """The client's handler of messages of its server."""
+        inner = getattr(message, "root", message)
+        self._stale = self._stale or getattr(inner, "method", "") == "notifications/tools/list_changed"
+
+    async def read(self, list_tools: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+        """The list as it is now, as far as the client was told."""
+        if self._stale:
+            self._stale = False
+            self._tools = await list_tools()
+        return self._tools
+
+
 async def converse(
     list_tools: Callable[[], Awaitable[list[Any]]], call_tool: Callable[[str, dict[str, Any]], Awaitable[str]]
 ) -> None:

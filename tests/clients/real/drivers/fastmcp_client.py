@@ -3,7 +3,7 @@
 
 import asyncio
 
-from agent_loop import converse
+from agent_loop import ReadTools, converse
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from target import COMMAND, URL
@@ -11,28 +11,14 @@ from target import COMMAND, URL
 
 async def main() -> None:
     """Play the story."""
-    tools = []
-    stale = True
-
-    async def on_message(message: object) -> None:
-        nonlocal stale
-        inner = getattr(message, "root", message)
-        stale = stale or getattr(inner, "method", "") == "notifications/tools/list_changed"
-
+    tools = ReadTools()
     target = URL or StdioTransport(command=COMMAND[0], args=COMMAND[1:])
-    async with Client(target, message_handler=on_message) as client:
-
-        async def list_tools() -> list:
-            nonlocal tools, stale
-            if stale:
-                stale = False
-                tools = await client.list_tools()
-            return tools
+    async with Client(target, message_handler=tools.on_message) as client:
 
         async def call_tool(name: str, arguments: dict) -> str:
             return (await client.call_tool(name, arguments, raise_on_error=False)).content[0].text
 
-        await converse(list_tools, call_tool)
+        await converse(lambda: tools.read(client.list_tools), call_tool)
 
 
 asyncio.run(main())

@@ -2,18 +2,10 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { command, converse, url } from "./agent_loop.mjs";
+import { play } from "./agent_loop.mjs";
 
-let tools = [];
-const onChanged = (error, changed) => { if (!error) tools = changed; };
-const client = new Client({ name: "typescript-sdk-1", version: "1" }, { listChanged: { tools: { onChanged } } });
-const [program, ...args] = command;
-await client.connect(
-  url ? new StreamableHTTPClientTransport(new URL(url)) : new StdioClientTransport({ command: program, args }),
+await play(
+  (onChanged) => new Client({ name: "typescript-sdk-1", version: "1" }, { listChanged: { tools: { onChanged } } }),
+  StdioClientTransport,
+  StreamableHTTPClientTransport,
 );
-({ tools } = await client.listTools());
-await converse(
-  () => tools,
-  async (name, args) => (await client.callTool({ name, arguments: args })).content[0].text,
-);
-await client.close();

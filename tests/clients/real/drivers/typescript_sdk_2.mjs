@@ -1,21 +1,13 @@
 // @modelcontextprotocol/client 2.x, with its own refreshing of changed lists.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { command, converse, url } from "./agent_loop.mjs";
+import { play } from "./agent_loop.mjs";
 
-let tools = [];
-const onChanged = (error, changed) => { if (!error) tools = changed; };
-const client = new Client(
-  { name: "typescript-sdk-2", version: "1" },
-  { versionNegotiation: { mode: "auto" }, listChanged: { tools: { onChanged } } },
+await play(
+  (onChanged) => new Client(
+    { name: "typescript-sdk-2", version: "1" },
+    { versionNegotiation: { mode: "auto" }, listChanged: { tools: { onChanged } } },
+  ),
+  StdioClientTransport,
+  StreamableHTTPClientTransport,
 );
-const [program, ...args] = command;
-await client.connect(
-  url ? new StreamableHTTPClientTransport(new URL(url)) : new StdioClientTransport({ command: program, args }),
-);
-({ tools } = await client.listTools());
-await converse(
-  () => tools,
-  async (name, args) => (await client.callTool({ name, arguments: args })).content[0].text,
-);
-await client.close();
