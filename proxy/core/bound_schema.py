@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json, items, members_of
 
 _Use: TypeAlias = tuple[str, bool]
 """A reference, and whether it is said of the object itself; else it is said of another value."""
@@ -44,7 +44,7 @@ class _Narrowing:
         self._arguments = arguments
         self._uses = _uses(schema)
         self._shared = {_way(reference)[:2] for reference, same in self._uses if not same}
-        names = (name for n in count(1) if (name := f"given-{n}") not in _object(schema.get("$defs")))
+        names = (name for n in count(1) if (name := f"given-{n}") not in members_of(schema.get("$defs")))
         self._copies = dict(zip((use for use in self._uses if not self._stays(use)), names, strict=False))
 
     def listed(self) -> Json:
@@ -54,7 +54,7 @@ class _Narrowing:
         for key in (key for key in _DEFINITIONS if is_json(out.get(key))):
             out[key] = {n: self._part(of, same=(key, n) in narrow) for n, of in self._schema[key].items()}
         if self._copies:
-            out["$defs"] = {**_object(out.get("$defs")), **{n: self._copy(use) for use, n in self._copies.items()}}
+            out["$defs"] = {**members_of(out.get("$defs")), **{n: self._copy(use) for use, n in self._copies.items()}}
         return out
 
     def _stays(self, use: _Use) -> bool:
@@ -81,7 +81,8 @@ class _Narrowing:
             return out
         if out.get("required") == [] != value["required"]:
             del out["required"]
-        entailed = [of for key in _DEPENDENT for name, of in _object(value.get(key)).items() if name in self._arguments]
+        dependent = (part for key in _DEPENDENT for part in members_of(value.get(key)).items())
+        entailed = [of for name, of in dependent if name in self._arguments]
         if always := [of for of in self._part(entailed, same=True) if of != []]:
             out["allOf"] = [*items(out.get("allOf")), *({"required": of} if items(of) else of for of in always)]
         return out
@@ -102,12 +103,12 @@ def _uses(schema: Json) -> dict[_Use, Any]:
     while todo:
         value, same = todo.pop()
         todo += [(one, same) for one in items(value)]
-        for key, of in _object(value).items():
+        for key, of in members_of(value).items():
             if key == "$ref" and isinstance(of, str) and (of, same) not in found:
                 found[of, same] = _found(schema, of)
                 todo.append((found[of, same], same))
             elif key in _DEPENDENT:
-                todo += [(one, same) for one in _object(of).values()]
+                todo += [(one, same) for one in members_of(of).values()]
             elif value is not schema or key not in _DEFINITIONS:
                 todo.append((of, same and key in _SAME))
     return {use: part for use, part in found.items() if part is not None}
@@ -117,14 +118,10 @@ def _found(schema: Json, reference: str) -> Any:  # noqa: ANN401 - any JSON valu
     """What a reference leads to in the schema itself; None where that is nothing, or elsewhere."""
     found: Any = schema if reference[:2] in ("#", "#/") else None
     for step in _way(reference):
-        members = _object(found) or {str(n): one for n, one in enumerate(items(found))}
+        members = members_of(found) or {str(n): one for n, one in enumerate(items(found))}
         found = members.get(step)
     return found
 
 
 def _way(reference: str) -> tuple[str, ...]:
     return tuple(unquote(step).replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:])
-
-
-def _object(value: object) -> Json:
-    return value if is_json(value) else {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.core.errors import Rejection
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, is_json, members_of
 from proxy.core.mcp_apps import EXTENSION as USER_INTERFACE
 
 MISSING_CAPABILITY: Final = -32021
@@ -32,8 +32,8 @@ def askable(capabilities: Json) -> dict[str, Any]:
 
 def relayed(capabilities: Json) -> dict[str, Any]:
     """The part of a client's capabilities that a server is told of: what it can be asked, and that it shows pages."""
-    extensions = capabilities.get("extensions")
-    if not is_json(extensions) or USER_INTERFACE not in extensions:
+    extensions = members_of(capabilities.get("extensions"))
+    if USER_INTERFACE not in extensions:
         return askable(capabilities)
     return {**askable(capabilities), "extensions": {USER_INTERFACE: extensions[USER_INTERFACE]}}
 

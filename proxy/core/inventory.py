@@ -35,6 +35,11 @@ def object_of(value: object) -> Json | None:
     return value if is_json(value) else None
 
 
+def members_of(value: object) -> Json:
+    """The members of a parsed JSON value; none where it is not an object."""
+    return value if is_json(value) else {}
+
+
 def items(value: object) -> Sequence[Any]:
     """The items of a parsed JSON value; none where it is no array."""
     return cast("list[Any]", value) if isinstance(value, list) else ()

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.inventory import Inventory, Json, is_json
+from proxy.core.inventory import Inventory, Json, members_of
 from proxy.core.published import described
 from proxy.core.skill_tool import CUTS, DESCRIPTION_LIMIT, ENUM_LIMIT
 from proxy.core.steps import Call, Step, Steps, calls
@@ -109,8 +109,7 @@ def _hints(call: Call, inventory: Inventory) -> Json:
     """What the server says of the tool that is called; nothing where that is not known."""
     offer = inventory.get(call.server)
     tools = () if offer is None else offer.tools
-    hints = next((tool.get("annotations") for tool in tools if tool["name"] == call.tool), None)
-    return hints if is_json(hints) else {}
+    return members_of(next((tool.get("annotations") for tool in tools if tool["name"] == call.tool), None))
 
 
 def _reads(hints: Json) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, items, members_of
 
 EXTENSION: Final = "io.modelcontextprotocol/ui"
 """The extension by which a client says that it shows such pages."""
@@ -12,8 +12,8 @@ SCHEME: Final = "ui://"
 def page_of(definition: Json) -> str | None:
     """The URI of the page that a tool is shown with; None where it has none, or it is not a `ui://` URI."""
     uri = _ui(definition).get("resourceUri")
-    if uri is None and is_json(meta := definition.get("_meta")):
-        uri = meta.get("ui/resourceUri")  # as first drafts of the extension have it
+    if uri is None:
+        uri = members_of(definition.get("_meta")).get("ui/resourceUri")  # as first drafts of the extension have it
     return uri if isinstance(uri, str) and uri.startswith(SCHEME) else None
 
 
@@ -24,6 +24,4 @@ def is_for_pages_only(definition: Json) -> bool:
 
 
 def _ui(definition: Json) -> Json:
-    meta = definition.get("_meta")
-    ui = meta.get("ui") if is_json(meta) else None
-    return ui if is_json(ui) else {}
+    return members_of(members_of(definition.get("_meta")).get("ui"))

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from proxy.core.capabilities import lacking, refusal
 from proxy.core.errors import Rejection
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, members_of
 from proxy.core.log_levels import LEVELS, severe_enough
 from proxy.core.protocol import Era
 from proxy.face import raw
@@ -37,10 +37,9 @@ class RequestChannel:
     @classmethod
     def modern(cls, ctx: Context) -> "RequestChannel":
         """The channel of a request that says by itself what its client wants and can do."""
-        meta = (ctx.params or {}).get("_meta")
-        said: Json = meta if is_json(meta) else {}
-        declared, wanted = said.get(CLIENT_CAPABILITIES_META_KEY), said.get(LOG_LEVEL_META_KEY)
-        return cls(ctx, "modern", wanted if wanted in LEVELS else None, declared if is_json(declared) else {})
+        said = members_of((ctx.params or {}).get("_meta"))
+        declared, wanted = members_of(said.get(CLIENT_CAPABILITIES_META_KEY)), said.get(LOG_LEVEL_META_KEY)
+        return cls(ctx, "modern", wanted if wanted in LEVELS else None, declared)
 
     @property
     def headers(self) -> Mapping[str, str]:

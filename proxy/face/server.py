@@ -24,7 +24,7 @@ from starlette.requests import Request
 from proxy import __version__
 from proxy.core.capabilities import ANYTHING
 from proxy.core.errors import ProxyError, Rejection, Unknown
-from proxy.core.inventory import Json, is_json, without_lone_surrogates
+from proxy.core.inventory import Json, is_json, members_of, without_lone_surrogates
 from proxy.core.scope import ScopeId, connected
 from proxy.core.self_description import NAME, capabilities, discover_result, initialize_result
 from proxy.face.channel import RequestChannel, declared_by
@@ -148,8 +148,7 @@ class ProxyServer(Server[dict[str, Any]]):
         result = await call_next(ctx)
         scope = self._identity.opening(ctx)
         if ctx.request is None:
-            declared = (ctx.params or {}).get("capabilities")
-            await self._greet(scope, declared if is_json(declared) else {})
+            await self._greet(scope, members_of((ctx.params or {}).get("capabilities")))
         if not is_json(result):
             return result
         catalogue, whole = self._gate.catalogue(scope), self._gate.policy.catalogue
@@ -217,7 +216,7 @@ class ProxyServer(Server[dict[str, Any]]):
             return dict(result)
         out = {key: value for key, value in result.items() if key not in _HOP_KEYS}
         meta = result.get("_meta")
-        kept = {key: value for key, value in meta.items() if key != SERVER_INFO_META_KEY} if is_json(meta) else {}
+        kept = {key: value for key, value in members_of(meta).items() if key != SERVER_INFO_META_KEY}
         if modern:
             out["resultType"] = result.get("resultType", "complete")
             if ctx.method in CACHEABLE_METHODS or ctx.method in OF_SKILLS:

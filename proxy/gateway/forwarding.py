@@ -23,7 +23,7 @@ from proxy.core.errors import (
     Unknown,
 )
 from proxy.core.expression_names import names_for
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
@@ -216,8 +216,8 @@ class Forwarding:
     async def source(self, scope: ScopeId, uri: str) -> Source | None:
         """Where `uri` is read: the page of a tool at its server; else where it is listed, was handed out, or fits.
 
-        What was handed out counts while a skill
-        of that server is active. What is exposed under a server's name is read there or nowhere.
+        What was handed out counts while a skill of that server is active. What is exposed under a server's name is read
+        there or nowhere.
         """
         state = await self._gate.state(scope)
         catalogue = self._gate.catalogue(scope)
@@ -407,8 +407,7 @@ class Forwarding:
 
 def _arguments(params: Mapping[str, Any]) -> Json:
     """The arguments of a call."""
-    given = params.get("arguments")
-    return given if is_json(given) else {}
+    return members_of(params.get("arguments"))
 
 
 def _without_result(

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from proxy.core.capabilities import QUESTIONS, askable, lacking, refusal
 from proxy.core.errors import Rejection
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, is_json, members_of
 from proxy.core.settings import Settings
 from proxy.gateway.sealing import INVALID_PARAMS, Seal
 from proxy.ports import Caller, Channel, Link, ListKind
@@ -188,8 +188,7 @@ class Rounds:
         held = self._held.pop(call, None)
         if held is None:
             raise Rejection(INVALID_PARAMS, "Invalid or expired requestState")
-        answers = params.get("inputResponses")
-        held.answer(answers if is_json(answers) else {})
+        held.answer(members_of(params.get("inputResponses")))
         return await self._await(held, caller, purpose)
 
     async def _await(self, held: "_Held", caller: Caller, purpose: Purpose) -> dict[str, Any]:
@@ -401,10 +400,8 @@ def _own_purpose(caller: Caller, params: Mapping[str, Any]) -> Purpose:
 
 def _questions(result: Json) -> dict[str, Asked]:
     """What an `input_required` result asks, by the server's keys; what is no question of the protocol is left out."""
-    wanted = result.get("inputRequests")
-    asked: Json = wanted if is_json(wanted) else {}
     found: dict[str, Asked] = {}
-    for key, one in asked.items():
+    for key, one in members_of(result.get("inputRequests")).items():
         if is_json(one) and one.get("method") in tuple(QUESTIONS) and is_json(params := one.get("params") or {}):
             found[key] = {"method": one["method"], "params": params}
     return found

@@ -11,7 +11,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.published import EXTENSION
 from proxy.core.server import EraChoice
 from proxy.upstream.stamp import CLIENT_INFO, envelope
@@ -36,11 +36,9 @@ class Greeting:
     @classmethod
     def of(cls, version: str, result: Json) -> "Greeting":
         """What a server has answered to `initialize` or `server/discover`."""
-        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        instructions = result.get("instructions")
         return cls(
-            version,
-            capabilities if is_json(capabilities) else {},
-            instructions if isinstance(instructions, str) else None,
+            version, members_of(result.get("capabilities")), instructions if isinstance(instructions, str) else None
         )
 
     @property

@@ -19,7 +19,7 @@ from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRE
 
 from proxy.core.capabilities import QUESTIONS
 from proxy.core.errors import Rejection
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.scope import ScopeId
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import Delivery, delivery
@@ -295,8 +295,7 @@ class Relay:
 
 
 def _meta_of(params: Json) -> Json:
-    meta = params.get("_meta")
-    return meta if is_json(meta) else {}
+    return members_of(params.get("_meta"))
 
 
 def _without_subscription(params: Json) -> Json:

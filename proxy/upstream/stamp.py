@@ -24,7 +24,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from proxy import __version__
 from proxy.core.capabilities import relayed
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, is_json, members_of
 from proxy.core.published import EXTENSION
 from proxy.ports import Caller
 
@@ -50,10 +50,7 @@ def envelope(version: str, capabilities: Json) -> dict[str, Any]:
     `capabilities`: those of the client. That skills are understood is said here alone: to the handshake era,
     `extensions` of a client are not known, and some servers refuse what they do not know.
     """
-    declared = capabilities.get("extensions")
-    extensions: dict[str, Any] = {EXTENSION: {}}
-    if is_json(declared):
-        extensions |= declared
+    extensions: dict[str, Any] = {EXTENSION: {}, **members_of(capabilities.get("extensions"))}
     return {
         PROTOCOL_VERSION_META_KEY: version,
         CLIENT_INFO_META_KEY: CLIENT_INFO,
@@ -98,7 +95,7 @@ class Stamp:
         `token`: asks the server for progress under it.
         """
         meta = params.get("_meta")
-        kept: dict[str, Any] = {key: value for key, value in meta.items() if key not in _OURS} if is_json(meta) else {}
+        kept = {key: value for key, value in members_of(meta).items() if key not in _OURS}
         if token is not None:
             kept["progressToken"] = token
         if self.handshake:
