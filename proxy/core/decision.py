@@ -11,7 +11,7 @@ from typing import TypeAlias
 from proxy.core.bindings import Bound, bound, without
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
 from proxy.core.inventory import Inventory, Json, Offer, template_matches
-from proxy.core.mcp_apps import page_of
+from proxy.core.mcp_apps import SCHEME, page_of
 from proxy.core.names import RESERVED
 from proxy.core.namespaced import Source, exposed, in_our_scheme, is_file_of, is_folder_of, shown
 from proxy.core.published import DOCUMENT
@@ -83,6 +83,8 @@ class View:
 
         To be granted a tool is to be granted its page (MCP Apps, SEP-1865), and nothing else.
         """
+        if not uri.startswith(SCHEME):
+            return None
         return next((route.server for route in self.tools.values() if page_of(route.definition) == uri), None)
 
     def tool_of(self, server: str, tool: str) -> Route | None:

@@ -196,7 +196,9 @@ class ClientRegistry:
         listening = self._listening.setdefault(scope, _Listening())
         stream, wanted = object(), params.notifications
         uris = frozenset(wanted.resource_subscriptions or ())
-        listening.streams[stream] = _ListenStream(key_of(ctx), bool(wanted.tools_list_changed), uris)
+        listening.streams[stream] = _ListenStream(
+            client_key(None, *name_of(ctx)), bool(wanted.tools_list_changed), uris
+        )
         try:
             await self.on_wish(scope, listening.uris)
             return await listening.handler(ctx, params)
@@ -301,12 +303,6 @@ class ClientRegistry:
             log.debug("client.not_told", reason=str(error))
         finally:
             peer.sending = False
-
-
-def key_of(ctx: ServerRequestContext[Any, Any], connection: str | None = None) -> str:
-    """What tells the client of a request apart from others of its scope."""
-    name, version = name_of(ctx)
-    return client_key(connection, name, version)
 
 
 def name_of(ctx: ServerRequestContext[Any, Any]) -> tuple[str, str]:

@@ -6,6 +6,7 @@ here depends on upstream servers, or changes any state but that of the connectio
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from proxy.core.call_route import shows_call_route
@@ -42,7 +43,7 @@ _LISTS: Final[Mapping[str, tuple[str, str]]] = {
 """By method, the key of its result and the list of `ScopeView` that stands there; the client decides on the tools."""
 _PLAIN_CLIENT: Final = frozenset({"name", "version", "title", "description", "websiteUrl"})
 """The string members of `clientInfo`."""
-_LONE_SURROGATES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE_ESCAPES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """The JSON escapes of surrogates, which the server refuses in some places where they are not in pairs."""
 
 
@@ -63,13 +64,12 @@ class EarlyAnswers:
         self._remembered = scope.kind != "process" and settings.state_file is not None
         self._era: Era | None = None
         self._client = ""
-        self._view: ScopeView | None = None
 
     def answer(self, line: bytes) -> EarlyAnswer | None:
         """The answer to a line of input; None where the server has to answer it, and everything after it."""
         if not line.strip():
             return EarlyAnswer()
-        if _LONE_SURROGATES.search(line):
+        if _SURROGATE_ESCAPES.search(line):
             return None
         try:
             message: object = loads(line)
@@ -130,23 +130,26 @@ class EarlyAnswers:
 
     def _list(self, method: str, era: Era, client: str) -> dict[str, Any] | None:
         """A list, where nothing of it depends on what servers offer or what the client did earlier."""
-        if method not in _LISTS or not self._starts_without_active_skills():
+        if method not in _LISTS or not self._starts_without_active_skills:
             return None
         key, name = _LISTS[method]
-        view = self._view
-        if view is None:
-            ours = skill_lists(self._catalogue, self._settings.publish)
-            view = self._view = scope_view(ours, (), {}, self._settings)
-        listed: Listed = getattr(view, name) if name else self._tools(view, era, client)
+        listed: Listed = getattr(self._view, name) if name else self._tools(era, client)
         return {key: listed}
 
-    def _tools(self, view: ScopeView, era: Era, client: str) -> Listed:
+    def _tools(self, era: Era, client: str) -> Listed:
         """The tools; a modern client has no listen stream yet, so that nothing tells it of changes."""
         evidence = Evidence()
         known = rereading(client, evidence, self._settings.call_route_clients)
         expected: Rereading = known if era == "handshake" else "none"
-        return view.with_call if shows_call_route(self._catalogue, self._settings, evidence, expected) else view.tools
+        shown = shows_call_route(self._catalogue, self._settings, evidence, expected)
+        return self._view.with_call if shown else self._view.tools
 
+    @cached_property
+    def _view(self) -> ScopeView:
+        """What is seen while no skill is active and nothing is known of any server."""
+        return scope_view(skill_lists(self._catalogue, self._settings.publish), (), {}, self._settings)
+
+    @cached_property
     def _starts_without_active_skills(self) -> bool:
         """Whether no skill is active at the start, and what `SKILL` says of itself follows from the file alone."""
         catalogue = self._catalogue

@@ -45,9 +45,12 @@ class Identity:
             if self._own is None:
                 raise RuntimeError("a request without HTTP where HTTP alone is served")
             return self._own
-        if ctx.method == "server/discover" and self._keeps_no_state(request):
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
-        return self.http_scope(request, ctx.protocol_version, request.headers.get(SESSION_HEADER))
+        try:
+            return self.http_scope(request, ctx.protocol_version, request.headers.get(SESSION_HEADER))
+        except MCPError:
+            if ctx.method == "server/discover":
+                raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method) from None
+            raise
 
     def opening(self, ctx: ServerRequestContext[Any, Any]) -> ScopeId:
         """The scope that an `initialize` opens; of a session, which has no id yet, without its name."""
@@ -76,11 +79,6 @@ class Identity:
             "(any name), a bearer token, or the initialize handshake",
             {"supported": list(HANDSHAKE_PROTOCOL_VERSIONS), "requested": version},
         )
-
-    @staticmethod
-    def _keeps_no_state(request: Request) -> bool:
-        """Whether a modern request carries nothing to keep state by."""
-        return "namespace" not in request.path_params and principal_of(request) is None
 
     def connection(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
         """The handshake-era connection that a request came on; None in the modern era."""

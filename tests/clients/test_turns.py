@@ -10,7 +10,7 @@ import pytest
 from proxy.core.known_clients import HOLD_FOR_KNOWN_S
 from tests.clients.standins import BEHAVIOURS, Agent, Behaviour, Connect, is_possible
 from tests.conftest import (
-    MODERN,
+    ERAS,
     HttpProxy,
     Peer,
     Record,
@@ -24,7 +24,6 @@ from tests.conftest import (
 pytestmark = pytest.mark.anyio
 
 TRANSPORTS = ("stdio", "session", "namespace")
-ERAS = ("legacy", MODERN)
 TOOL = "up__echo"
 SKILLS = {
     "weather": {"desc": "The weather.", "usage": "Guide of weather.", "tool_list": {"up": ["echo"]}},
