@@ -66,6 +66,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         monkeypatch.setattr(known_clients, "HOLD_FOR_OTHERS_S", known if unknown is None else unknown)
 
     set_to(LONG)
+    monkeypatch.setattr(announcing, "AFTER_RESULT_S", LONG)
     return set_to
 
 
@@ -454,7 +455,6 @@ async def test_a_client_that_reads_neither_in_time_nor_after_the_result_counts_a
     holding: Holding, hold: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     """Though it once read its list right after a result."""
-    monkeypatch.setattr(announcing, "AFTER_RESULT_S", SHORT)
     caller = await holding.come(by(REREADS))
     hold(SHORT)
     doing = holding.skill("activate", "one", caller)
@@ -463,6 +463,7 @@ async def test_a_client_that_reads_neither_in_time_nor_after_the_result_counts_a
     await settle()
     assert (await holding.evidence(caller)).rereads_after_result
 
+    monkeypatch.setattr(announcing, "AFTER_RESULT_S", SHORT)
     await holding.world.skill("activate", "two", caller)
     await anyio.sleep(2 * SHORT)
     await settle()
