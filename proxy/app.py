@@ -122,14 +122,18 @@ class Running:
         """The ASGI app, for an address that is bound to `host`."""
         return http_app(self.server, self._manage, self.loaded.settings, host, self.health)
 
-    def health(self) -> dict[str, Any]:
-        """How the servers stand that some skill needs: `ok`, or `degraded` when one of them has failed."""
-        servers = {key: self.pool.status(key) for key in self.loaded.catalogue.needed}
-        degraded = any(status.state == "failed" for status in servers.values())
-        return {
-            "status": "degraded" if degraded else "ok",
-            "servers": {key: _standing(status) for key, status in servers.items()},
-        }
+    def health(self, principal: str | None, *, details: bool) -> dict[str, Any]:
+        """`status`: `ok`, or `degraded` when a server that some skill needs has failed, the same word for everybody.
+
+        `details`: with the servers that skills of `principal` need, and how each stands for it.
+        """
+        whole = self.loaded.catalogue
+        degraded = any(self.pool.status(key).state == "failed" for key in whole.needed)
+        told: dict[str, Any] = {"status": "degraded" if degraded else "ok"}
+        if details:
+            own = whole if principal is None else self.gate.catalogue(ScopeId("principal", principal, principal))
+            told["servers"] = {key: _standing(self.pool.status_for(key, principal)) for key in own.needed}
+        return told
 
     def _manage(self, app: ASGIApp) -> Sessions:
         sessions = Sessions(

@@ -603,8 +603,10 @@ class ProxyBlock(_Part):
     allowed_hosts: tuple[Annotated[Name, AfterValidator(a_host)], ...] = Field(
         default=Settings.allowed_hosts, description="Values of the Host header that HTTP accepts beyond loopback."
     )
-    allowed_origins: tuple[Annotated[Name, AfterValidator(an_origin)], ...] = Field(
-        default=Settings.allowed_origins, description="Values of the Origin header that HTTP accepts beyond loopback."
+    allowed_origins: tuple[Annotated[Name, AfterValidator(an_origin)], ...] | None = Field(
+        default=Settings.allowed_origins,
+        description="Values of the Origin header that HTTP accepts beyond loopback. []: no web page at all, also none "
+        "of loopback.",
     )
     hook_timeout: Seconds = Field(
         default=HOOK_TIMEOUT,

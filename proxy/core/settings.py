@@ -72,6 +72,7 @@ class Settings:
     words. `max_scopes`: bound on live scopes.
     `scope_idle`: how long a scope lives without a request. `state_file`: the absolute path of the SQLite file that
     remembers scopes; None where they are in memory alone. `tokens`: principal -> bearer token.
+    `allowed_origins`: patterns of Origin headers that are let in beside those of loopback; empty: none at all.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
     largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
     `input_wait`: how long a server's question to the user may stay unanswered. `keep_inventories`: whether what
@@ -92,7 +93,7 @@ class Settings:
     state_file: str | None = None
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] | None = None
     keep_alive: float = 15.0
     max_request_size: int = 32 * 1024 * 1024
     max_event_size: int = HttpServer.max_event_size

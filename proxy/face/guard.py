@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from typing import Final
 
@@ -20,6 +20,7 @@ log = structlog.stdlib.get_logger("proxy.face")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::\d+)?")
 _IPV6: Final = re.compile(r"(?<!\[)\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]")
 _LOOPBACK_ORIGIN: Final = r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
+_NO_ORIGIN: Final = r"(?!)"
 
 
 def host_name(host: str) -> str | None:
@@ -36,9 +37,11 @@ def is_loopback(name: str) -> bool:
         return name == "localhost"
 
 
-def origin_pattern(allowed: Iterable[str]) -> str:
-    """One regular expression for origins: loopback ones and those in `allowed`, as patterns."""
-    return "|".join((_LOOPBACK_ORIGIN, *(f"(?:{translate(_pattern(origin))})" for origin in allowed)))
+def origin_pattern(allowed: Sequence[str] | None) -> str:
+    """One regular expression for origins: loopback ones and those in `allowed`, as patterns; none where it is empty."""
+    if allowed is not None and not allowed:
+        return _NO_ORIGIN
+    return "|".join((_LOOPBACK_ORIGIN, *(f"(?:{translate(_pattern(origin))})" for origin in allowed or ())))
 
 
 def _pattern(written: str) -> str:
@@ -53,7 +56,7 @@ class Guard:
     basic/transports, security warning.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, any_address: bool) -> None:
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Sequence[str] | None, *, any_address: bool) -> None:
         self._app = app
         self._hosts = tuple(_pattern(host.lower()) for host in hosts)
         self._origins = re.compile(origin_pattern(origins))

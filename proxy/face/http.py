@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import structlog
@@ -52,6 +52,14 @@ class CannotListen(Exception):
     """The address cannot be served on; the text says why and what to do."""
 
 
+class Health(Protocol):
+    """Tells how the servers stand."""
+
+    def __call__(self, principal: str | None, *, details: bool) -> Mapping[str, Any]:
+        """`status` in one word; `details`: with what concerns `principal`, None where nobody has a token."""
+        ...
+
+
 def listen(host: str, port: int, settings: Settings) -> socket.socket:
     """A socket bound to the address; `port` 0 takes a free one.
 
@@ -78,7 +86,7 @@ def http_app(
     manage: Callable[[ASGIApp], Sessions],
     settings: Settings,
     host: str,
-    health: Callable[[], Mapping[str, Any]],
+    health: Health,
 ) -> Starlette:
     """The ASGI app; `manage` puts the keeper of sessions around the SDK's app, `health` tells how servers stand."""
     manager = StreamableHTTPSessionManager(
@@ -94,9 +102,8 @@ def http_app(
     endpoint = KeepAlive(_NamingTheLimit(sessions, settings.max_request_size), settings.keep_alive)
 
     async def answer_health(request: Request) -> JSONResponse:
-        told = health()
-        open_to_all = not settings.tokens or principal_of(request) is not None
-        return JSONResponse(told if open_to_all else {"status": told["status"]})
+        principal = principal_of(request)
+        return JSONResponse(health(principal, details=not settings.tokens or principal is not None))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -113,7 +120,7 @@ def http_app(
         middleware=[
             Middleware(Guard, hosts, settings.allowed_origins, any_address=not is_loopback(host)),
             Middleware(
-                CORSMiddleware,
+                _CrossOrigin,
                 allow_origin_regex=origin_pattern(settings.allowed_origins),
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
@@ -124,6 +131,17 @@ def http_app(
         exception_handlers={404: _nothing_here},
         lifespan=lifespan,
     )
+
+
+class _CrossOrigin(CORSMiddleware):
+    """CORS for the routes of the protocol alone: no page of another origin can read what the health route says."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http" and scope["path"] == HEALTH:
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 class _NamingTheLimit:

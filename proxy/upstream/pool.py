@@ -111,6 +111,22 @@ class Pool:
             life = next((self._lives[place] for place in reversed(self._lives) if place[0] == server), None)
         return Status("idle") if life is None else life.status
 
+    def status_for(self, server: str, principal: str | None) -> Status:
+        """Where `server` stands for a principal, in whichever of its scopes; None: of whoever has no token.
+
+        A process that a scope has to itself is its own matter: its state is told to its principal alone, and without
+        tokens, where everybody is nobody, no more than the state.
+        """
+        if server in self._unstartable or not self._isolated(server):
+            return self.status(server)
+        own = [
+            life.status
+            for (key, scope), life in self._lives.items()
+            if key == server and scope is not None and scope.principal == principal
+        ]
+        newest = own[-1] if own else Status("idle")
+        return newest if principal is not None else Status(newest.state)
+
     def need(self, servers: Iterable[str], scope: ScopeId | None = None) -> None:
         """Begin to start those that are not running for `scope`, also where a new attempt is due later."""
         for key in servers:

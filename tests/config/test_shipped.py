@@ -48,6 +48,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
     assert loaded.secrets == frozenset()
     assert not [skill.id for skill in loaded.catalogue.skills if skill.active or skill.pinned]
     assert loaded.catalogue.needed == ("time", "git", "fetch")
+    assert loaded.settings.allowed_origins == ()  # no page of this machine reaches `fetch`, `git` and what comes to it
     assert all(skill.desc and len(skill.usage or "") > 100 for skill in loaded.catalogue.skills)
 
 

@@ -81,6 +81,19 @@ async def test_what_the_refusals_ask_for_lets_in(tmp_path: Path, launch: Launch,
         assert (await raw.send("GET", health, headers={"Origin": origin})).status == 403, origin
 
 
+async def test_with_an_empty_list_of_origins_no_page_is_let_in(tmp_path: Path, launch: Launch, raw: Raw) -> None:
+    """Also none of this machine, by its preflight as little as by its request; clients that are no pages are."""
+    proxy = launch(config(tmp_path, allowed_origins=[]))
+    for origin in ("http://localhost:3000", "http://127.0.0.1", "http://[::1]:1", "null", ""):
+        for verb in ("OPTIONS", "POST", "GET"):
+            asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            answer = await raw.send(verb, proxy.url, headers=asked)
+            assert answer.status == 403, (verb, origin)
+            assert "access-control-allow-origin" not in answer.headers
+    assert refusals(proxy)[-1]["setting"] == "proxy.allowed_origins"
+    assert await raw.tools(proxy.url, await raw.open(proxy.url)) == ["SKILL", "SKILL_CALL"]
+
+
 async def test_the_proxy_can_be_at_home_on_ipv6(tmp_path: Path, launch: Launch, raw: Raw) -> None:
     """On loopback of that kind as on the other."""
     try:

@@ -430,7 +430,7 @@ async def test_known_hosts_and_origins(world: World, raw: Raw) -> None:
         assert (await raw.send("GET", f"{world.exposed.base}/health", headers={"Origin": origin})).status == 200, origin
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/a", "/health"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/a"])
 async def test_cors(world: World, raw: Raw, path: str) -> None:
     """Browser clients of allowed origins pass: preflight without a token, exposed session id, errors readable too."""
     origin = "https://app.example"
@@ -443,13 +443,12 @@ async def test_cors(world: World, raw: Raw, path: str) -> None:
         assert verb in answer.headers["access-control-allow-methods"]
         allowed = {header.strip().lower() for header in answer.headers["access-control-allow-headers"].split(",")}
         assert {header.strip() for header in wanted.split(",")} <= allowed
-    if path != "/health":
-        opened = await raw.open_answer(world.exposed.base + path, {"Origin": origin, **bearer(ALICE)})
-        assert opened.headers["access-control-allow-origin"] == origin
-        assert "mcp-session-id" in opened.headers["access-control-expose-headers"].lower()
-        refused = await raw.open_answer(world.exposed.base + path, {"Origin": origin, **bearer("wrong")})
-        assert refused.status == 401
-        assert refused.headers["access-control-allow-origin"] == origin
+    opened = await raw.open_answer(world.exposed.base + path, {"Origin": origin, **bearer(ALICE)})
+    assert opened.headers["access-control-allow-origin"] == origin
+    assert "mcp-session-id" in opened.headers["access-control-expose-headers"].lower()
+    refused = await raw.open_answer(world.exposed.base + path, {"Origin": origin, **bearer("wrong")})
+    assert refused.status == 401
+    assert refused.headers["access-control-allow-origin"] == origin
 
 
 async def test_health(world: World, raw: Raw, namespace: str) -> None:
