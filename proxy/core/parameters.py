@@ -8,12 +8,14 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from proxy.core.inventory import Json, is_json, items
+from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.masking import MASK, tells_a_secret
+from proxy.core.patterns import BadPattern, compiled, found
 from proxy.core.texts import flat, shortened
 from proxy.core.wording import alike
 
 if TYPE_CHECKING:
+    from jsonschema import FormatChecker
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Resource
@@ -26,6 +28,14 @@ class _Resolver(Protocol):
     def lookup(self, ref: str) -> object: ...
 
     def in_subresource(self, subresource: Any) -> "_Resolver": ...  # noqa: ANN401 - a schema of any dialect
+
+
+class _Descends(Protocol):
+    """A validator of jsonschema, as its keywords get it."""
+
+    def descend(
+        self, instance: object, schema: object, path: str | None = None, schema_path: str | None = None
+    ) -> Iterator["ValidationError"]: ...
 
 
 TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
@@ -126,16 +136,64 @@ def schema_fault(schema: Json) -> str:
     kind = _kind_of_validator(dialect) if isinstance(dialect, str) else None
     if kind is None:
         return f"$schema: {flat(repr(dialect), _SHOWN)} is not known"
-    checker = kind(kind.META_SCHEMA, registry=_nothing_else(), format_checker=kind.FORMAT_CHECKER)
+    checker = kind(kind.META_SCHEMA, registry=_nothing_else(), format_checker=_formats(kind))
     try:
         error = next(iter(checker.iter_errors(cast("Any", schema))), None)
+        if error is None and (fault := _unbounded(schema)):
+            return fault
     except RecursionError:
         return "it is nested too deeply"
     if error is None:
         return next(_bad_references(schema, dialect), "")
     if error.validator == "anyOf" and [*error.absolute_path][-1:] == ["type"]:
         error.message = f"{error.instance!r} is no type: there are {', '.join(TYPES)}"
+    if isinstance(error.cause, BadPattern):
+        error.message = f"{error.instance!r} cannot be used: {error.cause}"
     return _told(error)
+
+
+def _formats(kind: "type[Validator]") -> "FormatChecker":
+    """What checks the formats that a dialect has for schemas, with patterns as they are taken here."""
+    from jsonschema import FormatChecker  # noqa: PLC0415 - as in `_kind_of_validator`
+
+    formats = FormatChecker()
+    formats.checkers = {**kind.FORMAT_CHECKER.checkers, "regex": (_is_pattern, BadPattern)}
+    return formats
+
+
+def _is_pattern(value: object) -> bool:
+    """Whether a value is a pattern, as whatever is not text is. Raises BadPattern."""
+    return not isinstance(value, str) or bool(compiled(value))
+
+
+def _unbounded(schema: Json) -> str:
+    """What in a schema cannot be evaluated in linear time; empty where all can.
+
+    Looks also where only a reference makes a schema of what is there. jsonschema would look for unevaluated properties
+    by patterns of its own accord, with backtracking.
+    """
+    keys: set[str] = set()
+    for key, below in _keywords(schema):
+        keys.add(key)
+        patterns = [below] if key == "pattern" else members_of(below) if key == "patternProperties" else ()
+        for pattern in patterns:
+            try:
+                _is_pattern(pattern)
+            except BadPattern as fault:
+                return f"{key}: {flat(repr(pattern), _SHOWN)} cannot be used: {fault}"
+    if {"unevaluatedProperties", "patternProperties"} <= keys:
+        return "unevaluatedProperties is not supported beside patternProperties"
+    return ""
+
+
+def _keywords(value: object) -> Iterator[tuple[str, object]]:
+    """The keys in a schema and what is below them, at any depth."""
+    for key, below in members_of(value).items():
+        yield key, below
+        if key not in _NO_SCHEMAS:
+            yield from _keywords(below)
+    for below in items(value):
+        yield from _keywords(below)
 
 
 def _bad_references(schema: Json, dialect: str) -> Iterator[str]:
@@ -251,7 +309,41 @@ def _kind_of_validator(dialect: str) -> "type[Validator] | None":
     if kind is None:
         return None
     extend = cast("Callable[..., type[Validator]]", validators.extend)  # pyright: ignore[reportUnknownMemberType] - untyped
-    return extend(kind, {"required": _required, "uniqueItems": _unique})
+    own = {"required": _required, "uniqueItems": _unique, "pattern": _pattern, "patternProperties": _by_pattern}
+    return extend(kind, {**own, "additionalProperties": _additional})
+
+
+def _pattern(_: "Validator", pattern: str, value: object, __: object) -> Iterator["ValidationError"]:
+    """As JSON Schema has it, in linear time."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - as above
+
+    if isinstance(value, str) and not found(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _by_pattern(validator: _Descends, by_pattern: Json, value: object, _: object) -> Iterator["ValidationError"]:
+    """As JSON Schema has `patternProperties`, in linear time."""
+    for pattern, schema in by_pattern.items():
+        for name, below in members_of(value).items():
+            if found(pattern, name):
+                yield from validator.descend(below, schema, path=name, schema_path=pattern)
+
+
+def _additional(validator: _Descends, said: object, value: object, schema: Json) -> Iterator["ValidationError"]:
+    """As JSON Schema has `additionalProperties`, in linear time."""
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415 - as above
+
+    named, patterns = members_of(schema.get("properties")), members_of(schema.get("patternProperties"))
+    others = [
+        name for name in members_of(value) if name not in named and not any(found(each, name) for each in patterns)
+    ]
+    if is_json(said):
+        for name in others:
+            yield from validator.descend(members_of(value)[name], said, path=name)
+    elif not said and others:
+        told = ", ".join(map(repr, sorted(others)))
+        verb = "does" if len(others) == 1 else "do"
+        yield ValidationError(f"{told} {verb} not match any of the regexes: {', '.join(map(repr, sorted(patterns)))}")
 
 
 def _required(_: "Validator", names: object, value: object, __: object) -> Iterator["ValidationError"]:

@@ -396,6 +396,14 @@ MISTAKES = [
         ["6: {}.parameters: q: there is no type 'text': string, integer, number, boolean, array, object, null"],
     ),
     (
+        "steps: [{tool: desk/find}]\nparameters: {q: {pattern: '(a)\\1'}}",
+        [r"6: {}.parameters: properties.q.pattern: '(a)\\1' cannot be used: back-references are not supported"],
+    ),
+    (
+        "steps: [{tool: desk/find}]\noutput_schema: {patternProperties: {'(?=a)': {}}}",
+        ["6: {}.output_schema: patternProperties: '(?=a)' cannot be used: look-around is not supported"],
+    ),
+    (
         "steps: [{tool: desk/find}]\nparameters: {q: }",
         ["6: {}.parameters: q: is neither a type, such as string, nor a mapping such as {{type: string}}"],
     ),

@@ -113,7 +113,23 @@ def test_no_parameters_are_parameters_too():
         ({"a": {"requird": True}}, "a: there is no key 'requird', did you mean 'required'?"),
         ({"a": {"type": "string", "default": 3}}, "the default of a: 3 is not of type 'string'"),
         ({"a": {"minimum": "x"}}, "properties.a.minimum: 'x' is not of type 'number'"),
-        ({"a": {"pattern": "("}}, "properties.a.pattern: '(' is not a 'regex'"),
+        ({"a": {"pattern": "("}}, "properties.a.pattern: '(' cannot be used: missing ): ("),
+        (
+            {"a": {"pattern": "(?!b)"}},
+            "properties.a.pattern: '(?!b)' cannot be used: look-around is not supported",
+        ),
+        (
+            {"type": "object", "patternProperties": {"(.)\\1": {}}},
+            "patternProperties: '(.)\\\\1' cannot be used: back-references are not supported",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/mine"}}, "mine": {"pattern": "(?>a)"}},
+            "pattern: '(?>a)' cannot be used: atomic groups and possessive or double repetitions are not supported",
+        ),
+        (
+            {"type": "object", "patternProperties": {"^a": {}}, "unevaluatedProperties": False},
+            "unevaluatedProperties is not supported beside patternProperties",
+        ),
         ({"a": {"type": ["string", "int"]}}, f"properties.a.type: it is no type: there are {ALL_TYPES}"),
         ({"a": {"anyOf": [{"type": 1}]}}, f"properties.a.anyOf[0].type: 1 is no type: there are {ALL_TYPES}"),
         ({"$schema": DRAFT_7, "type": "string"}, "type: parameters are an object"),
@@ -357,6 +373,35 @@ def test_what_may_have_other_names_is_told_as_jsonschema_tells_it():
 
     assert invalid(patterns, {"b": 1}) == ["'b' does not match any of the regexes: '^a'"]
     assert invalid(fitting, {"b": 1}) == ["b: 1 is not of type 'string'"]
+
+
+def test_patterns_take_linear_time():
+    """Where backtracking would take longer than the universe is old, also where only names are looked at."""
+    text = "a" * 5_000
+    schema = {
+        "type": "object",
+        "properties": {"text": {"pattern": "^(a+)+$"}},
+        "patternProperties": {"^(a|a)*b$": {"type": "string"}},
+        "additionalProperties": {"type": "integer"},
+    }
+
+    assert schema_fault(schema) == ""
+    assert invalid(schema, {"text": text, text: 1}) == []
+    (wrong,) = invalid(schema, {"text": f"{text}!"})
+    assert wrong.startswith("text: 'aaa")
+    assert wrong.endswith("does not match '^(a+)+$'")
+    (wrong,) = invalid(schema, {f"{text}b": 1})
+    assert wrong.startswith("aaa")
+    assert invalid({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": "x"}) == [
+        "a: 'x' is not of type 'integer'"
+    ]
+
+
+def test_patterns_are_of_texts_and_of_names_in_objects_alone():
+    schema = {"pattern": "^a$", "patternProperties": {"^a": False}, "additionalProperties": False}
+
+    assert [invalid(schema, value) for value in (1, ["b"], None, "a", {})] == [[]] * 5
+    assert invalid(schema, "b") == ["'b' does not match '^a$'"]
 
 
 def test_records_are_only_so_deep():
