@@ -185,7 +185,10 @@ class Upstreams(Protocol):
 
 
 class KeptOffers(Protocol):
-    """What servers offered when the proxy ran last; both methods may take as long as a file does."""
+    """What servers that all scopes share offered when the proxy ran last.
+
+    Both methods may take as long as a file does.
+    """
 
     def read(self, server: Server) -> Offer | None:
         """What `server` offered, if it was configured as it is now."""

@@ -1,5 +1,6 @@
 """What the servers offer right now, or offered last: definitions as the servers sent them."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,9 +146,10 @@ class Offer:
             extension=extension,
         )
 
-    def same(self, other: "Offer") -> bool:
-        """Whether both are the same JSON; to Python 1, 1.0 and true would be equal."""
-        return self == other and repr(self) == repr(other)
+    @property
+    def digest(self) -> bytes:
+        """Equal where two offers are the same JSON; to Python's `==`, 1, 1.0 and true would be equal."""
+        return hashlib.sha256(repr(self).encode()).digest()
 
 
 Inventory: TypeAlias = Mapping[str, Offer]

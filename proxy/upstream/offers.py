@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -13,18 +14,18 @@ Place: TypeAlias = tuple[str, ScopeId | None]
 
 
 class Offers:
-    """What was offered in each place; equal offers are one object, so that inventories can be told apart by it.
+    """What was offered last in each place, and in no other: what one scope was offered is shown to no other one.
 
-    `kept`: what each server offered when the proxy ran last. Where a server has a connection for each scope, a scope
-    without one sees what the first one was offered. `keep` is called with what a server offers first and, where all
-    scopes share a connection, after every change.
+    Equal offers are one object, so that inventories can be told apart by it. `kept`: what each server that all scopes
+    share offered when the proxy ran last. `keep` is called with what such a server offers first, and after every
+    change.
     """
 
     def __init__(self, kept: Mapping[str, Offer], keep: Callable[[str, Offer], None]) -> None:
-        self._first = dict(kept)
         self._keep = keep
         self._heard: set[str] = set()
-        self._offers: dict[Place, Offer] = {}
+        self._equal = WeakValueDictionary[bytes, Offer]()
+        self._offers: dict[Place, Offer] = self._shared(kept)
         self._known: dict[tuple[int, ...], Inventory] = {}
         self._inventories: dict[ScopeId | None, Inventory] = {}
         self._version = 0
@@ -33,7 +34,7 @@ class Offers:
     def inventory(self, scope: ScopeId | None, places: Callable[[], Iterable[Place]]) -> Inventory:
         """What is offered to `scope`, in its `places` by server; another object after every change."""
         if scope not in self._inventories:
-            offers = {place[0]: offer for place in places() if (offer := self._of(place)) is not None}
+            offers = {place[0]: offer for place in places() if (offer := self._offers.get(place)) is not None}
             same = tuple(map(id, offers.values()))
             self._inventories[scope] = self._known.setdefault(same, offers)
         return self._inventories[scope]
@@ -46,27 +47,28 @@ class Offers:
 
     def note(self, place: Place, offer: Offer) -> None:
         """Take note of what is offered in a place."""
-        server, before = place[0], self._of(place)
-        for known in (before, self._first.get(server)):
-            offer = known if known is not None and known.same(offer) else offer
+        server, scope = place
+        before, offer = self._offers.get(place), self._one(offer)
         self._offers[place] = offer
-        if server not in self._heard:
+        if scope is None and (server not in self._heard or offer is not before):
             self._heard.add(server)
-            self._first[server] = offer
-            self._keep(server, offer)
-        elif place[1] is None and offer is not before:
             self._keep(server, offer)
         if offer is not before:
             self._renew()
 
-    def adopt(self, servers: Collection[str], same: Collection[str], kept: Mapping[str, Offer]) -> None:
-        """From now on there are these servers, of which some are the `same` as before.
+    def adopt(
+        self, shared: Collection[str], own: Collection[str], same: Collection[str], kept: Mapping[str, Offer]
+    ) -> None:
+        """From now on there are these servers: `shared` by all scopes, or each scope's `own`.
 
-        Those that are new offer what they offered when the proxy ran last; those that have changed, what they did.
+        Some are the `same` as before. Those that are new and shared offer what they offered when the proxy ran last;
+        those that have changed, what they did, but never to all scopes what they did to one.
         """
         self._heard &= set(same)
-        self._first = {**kept, **{key: offer for key, offer in self._first.items() if key in servers}}
-        self._offers = {place: offer for place, offer in self._offers.items() if place[0] in servers}
+        still = {
+            place: offer for place, offer in self._offers.items() if place[0] in (shared if place[1] is None else own)
+        }
+        self._offers = self._shared(kept) | still
         self._renew()
 
     def forget(self, scope: ScopeId) -> None:
@@ -75,8 +77,12 @@ class Offers:
         for place in [place for place in self._offers if place[1] == scope]:
             del self._offers[place]
 
-    def _of(self, place: Place) -> Offer | None:
-        return self._offers.get(place) or self._first.get(place[0])
+    def _shared(self, offers: Mapping[str, Offer]) -> dict[Place, Offer]:
+        return {(server, None): self._one(offer) for server, offer in offers.items()}
+
+    def _one(self, offer: Offer) -> Offer:
+        """The offer that stands for all that are equal to it."""
+        return self._equal.setdefault(offer.digest, offer)
 
     def _renew(self) -> None:
         self._inventories.clear()

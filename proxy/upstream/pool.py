@@ -90,7 +90,8 @@ class Pool:
             if key in anew or key not in servers:
                 self._clear(place)
                 life.retire(REPLACE_WITHIN, REPLACED)
-        self._offers.adopt(servers.keys(), servers.keys() - anew.keys(), kept)
+        own = {key for key in servers if self._isolated(key)}
+        self._offers.adopt(servers.keys() - own, own, servers.keys() - anew.keys(), kept)
         for scope, held in list(self._held.items()):
             self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
 
@@ -287,11 +288,13 @@ class Pool:
         return [(place, life.connection) for place, life in self._lives.items() if life.connection is not None]
 
     def _read_kept(self, servers: Mapping[str, Server]) -> dict[str, Offer]:
-        found = {} if self._kept is None else {key: self._kept.read(server) for key, server in servers.items()}
+        """What servers that all scopes share offered last; what others did belonged to scopes (design rule 28)."""
+        shared = {key: server for key, server in servers.items() if server.isolation == "shared"}
+        found = {} if self._kept is None else {key: self._kept.read(server) for key, server in shared.items()}
         return {key: offer for key, offer in found.items() if offer is not None}
 
     def _keep(self, key: str, offer: Offer) -> None:
-        if self._kept is not None:
+        if self._kept is not None and self._servers[key].isolation == "shared":
             keep = partial(self._kept.keep, self._servers[key], offer)
             self._start_soon(partial(anyio.to_thread.run_sync, keep, limiter=self._one_at_a_time))
 

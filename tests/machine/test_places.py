@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 import anyio
-import pytest
 
 from proxy.core.inventory import Offer
 from proxy.core.masking import Masker
@@ -189,19 +188,37 @@ def test_an_eager_server_that_gets_a_connection_for_each_scope_has_none_for_nobo
         assert len(here.double.running) == 1
 
 
-@pytest.mark.parametrize("isolation", ["shared", "scope"])
-def test_what_a_changed_server_offers_is_kept_for_the_next_run(isolation: Any):
+def test_what_a_changed_server_offers_is_kept_for_the_next_run():
     """Under what it is now, also where it offers the same."""
     kept = Kept()
-    before = replace(STDIO, isolation=isolation)
-    after = replace(before, args=("second",))
-    with world(before, kept) as here:
+    after = replace(STDIO, args=("second",))
+    with world(STDIO, kept) as here:
         here.held_by(HERE)
         here.held_by(THERE)
-        assert kept.written == [before]
+        assert kept.written == [STDIO]
         here.becomes(after)
         here.clock.advance(1)
-        assert kept.written == [before, after]
+        assert kept.written == [STDIO, after]
+
+
+def test_what_a_server_offers_one_scope_is_shown_to_no_other_and_not_kept():
+    """Not before the other has a connection of its own, nor after; not after a change of `isolation` either."""
+    own, kept = replace(STDIO, isolation="scope"), Kept()
+    with world(own, kept) as here:
+        here.double.tools = ("of_there",)
+        here.held_by(THERE)
+        assert here.tools() == []
+        here.double.tools = ("of_here",)
+        here.held_by(HERE)
+        assert here.tools() == ["of_here"]
+        assert [tool["name"] for tool in here.pool.inventory(THERE)["server"].tools] == ["of_there"]
+        assert kept.written == []
+        here.double.opening = "hangs"
+        here.becomes(STDIO)
+        assert here.tools() == []
+        here.becomes(own)
+        assert here.tools() == []
+        assert kept.written == []
 
 
 def test_servers_that_are_tried_again_put_off_nobody():

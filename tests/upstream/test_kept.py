@@ -159,11 +159,15 @@ def not_wanted(bench: Bench) -> None:
     bench.settings["keep_inventories"] = False
 
 
-@pytest.mark.parametrize("change", [another_file, another_entry, not_wanted])
+def a_connection_for_each_scope(bench: Bench) -> None:
+    bench.servers["a"]["isolation"] = "scope"
+
+
+@pytest.mark.parametrize("change", [another_file, another_entry, not_wanted, a_connection_for_each_scope])
 async def test_what_was_kept_is_not_used_where_it_may_not_fit(
     bench: Bench, runs: Runs, change: Callable[[Bench], None]
 ):
-    """By another configuration, for a server that is started in another way, or where the user does not want it."""
+    """By another configuration, for a server that is started in another way or for each scope, or where it is off."""
     await runs.prime()
     go = bench.file("go")
     go.unlink()
@@ -184,7 +188,32 @@ async def test_where_it_is_not_wanted_nothing_is_written(bench: Bench, runs: Run
     assert not runs.cache.exists()
 
 
-@pytest.mark.parametrize("content", [b'{"format": 1, "tools": [{"na', b"\0" * 5_000_000])
+async def test_what_a_server_offers_one_client_is_told_to_no_other(bench: Bench, runs: Runs):
+    """Not in lists, answers or refusals, until the other's own process is there; and the next run knows nothing."""
+    bench.stdio("a", {"isolation": "scope"}, release=str(bench.file("go")), tools=1)
+    bench.skill("two", {"a": ["tool_*"]})
+    bench.settings |= {"list_wait": 0.1, "activation_wait": 0.1}
+
+    async def told(peer: Peer) -> str:
+        await peer.skill("list")
+        with pytest.raises(Exception, match="Unknown tool: a__tool_000"):
+            await peer.call("a__tool_000")
+        answers = [await peer.skill("activate", "two"), await peer.skill("read", "two", tool="tool_000")]
+        return json.dumps([*answers, await peer.tools()])
+
+    async with runs.run() as (proxy, first):
+        assert await first.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
+        bench.file("go").unlink()
+        async with connected(proxy.url, "legacy") as second:
+            said = (await told(second)).replace("has no tool 'tool_000'", "")
+            assert "tool_000" not in said
+            bench.file("go").touch()
+            await second.wire.until_notices(1)
+            assert await second.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
+    assert runs.files() == []
+
+
+@pytest.mark.parametrize("content", [b'{"format": 2, "tools": [{"na', b"\0" * 5_000_000])
 async def test_damaged_files_do_no_harm(bench: Bench, runs: Runs, content: bytes):
     """The list is what it would be without them, and they are written anew; files of somebody else are left alone."""
     await runs.prime()
