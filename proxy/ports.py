@@ -20,14 +20,15 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 @dataclass(frozen=True)
 class Status:
-    """Where a server stands; `reason` is one masked line when it has failed.
-
-    `next_try`: the seconds until it is tried again, None where nobody waits for that.
-    """
+    """Where a server stands."""
 
     state: ServerState
     reason: str = ""
+    """One masked line when it has failed, in the proxy's own words: what models, clients and /health are told."""
     next_try: float | None = None
+    """The seconds until it is tried again, None where nobody waits for that."""
+    whole_reason: str = ""
+    """The same with what the server itself wrote, if that is more: for the user's own terminal alone."""
 
 
 class Channel(Protocol):

@@ -105,7 +105,7 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
     """
     program = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "proxy", "serve", "--config", str(loaded.path.resolve()), "--log-level", "error"],
+        args=["-m", "proxy", "serve", "--config", str(loaded.path.resolve()), "--log-level", "warning"],
         env=dict(os.environ),
     )
     me = Implementation(name="mcp-skill-proxy-try", version=__version__)

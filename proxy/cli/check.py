@@ -42,7 +42,7 @@ def check(loaded: Loaded, *, offline: bool) -> int:
         _print_offline(loaded, wrong)
         return LIVE_PROBLEM if wrong else GOOD
     inventory, statuses = anyio.run(partial(_start_all, loaded, masker))
-    failed = {key: statuses[key].reason for key in catalogue.needed if statuses[key].state != "ready"}
+    failed = {key: _why(statuses[key]) for key in catalogue.needed if statuses[key].state != "ready"}
     found = report(catalogue, inventory, failed)
     print()
     for key, status in statuses.items():
@@ -67,6 +67,10 @@ async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[st
             offered = pool.inventory()
             statuses = {server: pool.status(server) for server in loaded.catalogue.servers}
     return offered, statuses
+
+
+def _why(status: Status) -> str:
+    return status.whole_reason or status.reason
 
 
 def _standing(status: Status, offer: Offer | None) -> str:

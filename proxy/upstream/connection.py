@@ -23,11 +23,12 @@ from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import UNCLEAR, delivery
-from proxy.upstream.greeting import Greeting, closed, cut_off, ends, greet, no_response
+from proxy.upstream.failure import Failure
+from proxy.upstream.greeting import Greeting, closed, cut_off, ends, error_of, greet, no_response
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
-from proxy.upstream.transport import CannotStart, Transport, reason, transport
+from proxy.upstream.transport import CannotStart, Transport, failure_of, one_line, transport
 from proxy.upstream.watching import ListenStream, Subscriptions
 
 log = structlog.stdlib.get_logger("proxy.upstream")
@@ -130,7 +131,7 @@ class Connection:
             try:
                 tools = await self._pages("tools/list", "tools")
             except ProxyError as error:
-                raise CannotStart(f"its list of tools could not be read: {error}") from None
+                raise CannotStart(_unlisted(error)) from None
             offer = replace(offer, tools=self._sound(Offer.of(tools=tools).tools))
             self._stamp.learn(offer.tools)
         if "resources" in kinds and has.get("resources") is not None:
@@ -146,8 +147,8 @@ class Connection:
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
         return offer
 
-    async def how_it_ended(self) -> str:
-        """How a lost connection ended, in one line."""
+    async def how_it_ended(self) -> Failure:
+        """How a lost connection ended."""
         return await self._way.how_it_ended()
 
     @property
@@ -223,7 +224,7 @@ class Connection:
         if closed(error) and await ends(self.over):
             if call.refused:
                 return NotDelivered(key, "it refuses connections")
-            return ServerLost(key, await self._way.how_it_ended())
+            return ServerLost(key, (await self._way.how_it_ended()).public)
         if cut_off(error):
             return ServerLost(key, "the answer broke off")
         if self._stamp.handshake and _session_unknown(error, call):
@@ -324,7 +325,7 @@ async def connect(
     belongs to, whose clients the server may ask. `on_update`: called with each `notifications/resources/updated`.
 
     Raises:
-        CannotStart: with the reason in one line.
+        CannotStart: with the reason.
     """
     ready = False
     changes = Changes()
@@ -353,7 +354,15 @@ async def connect(
     except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
         if ready:
             raise
-        raise CannotStart(reason(error, server)) from None
+        raise CannotStart(failure_of(error, server)) from None
+
+
+def _unlisted(error: ProxyError) -> Failure:
+    """Why the tools of a server could not be read: its own text is the detail."""
+    what = "its list of tools could not be read"
+    if isinstance(error, Unanswered) or not isinstance(error, Rejection):
+        return Failure(f"{what}: {error}")
+    return Failure(f"{what}: it answered with {error_of(error.code)}", f"it said: {one_line(error.message)}")
 
 
 def _session_unknown(error: MCPError, call: Call) -> bool:

@@ -8,7 +8,14 @@ import anyio
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from proxy.core.inventory import Json, is_json, items, members_of
@@ -21,8 +28,26 @@ PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
 _STANDING_IN: Final = frozenset({"Server returned an error response", "Session terminated", "Not Found"})
 """What the SDK says for an HTTP error without a response of JSON-RPC."""
+_ERROR_NAMES: Final = {
+    INTERNAL_ERROR: "Internal error",
+    INVALID_PARAMS: "Invalid params",
+    INVALID_REQUEST: "Invalid Request",
+    METHOD_NOT_FOUND: "Method not found",
+    UNSUPPORTED_PROTOCOL_VERSION: "Unsupported protocol version",
+}
+"""What the specifications of JSON-RPC and MCP call the codes of errors."""
+_SHOWN: Final = 100
+"""Characters of a revision that is not known."""
 _NEGOTIATION: Final[CallOptions] = {"cancel_on_abandon": False}
 """The specification forbids cancelling the requests that negotiate."""
+
+
+class NoAgreement(MCPError):
+    """No revision is agreed on; the message is the proxy's own, and `detail` has what the server answered instead."""
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(INVALID_REQUEST, message)
+        self.detail = detail
 
 
 @dataclass(frozen=True)
@@ -87,7 +112,7 @@ async def _discover(out: Outbound, capabilities: Json) -> Greeting:
     params = {"_meta": envelope(version, capabilities)}
     result = await out.send_raw_request("server/discover", params, {**_NEGOTIATION, "headers": headers})
     if version not in items(result.get("supportedVersions")):
-        raise MCPError(INVALID_REQUEST, "it names no protocol revision that this proxy knows")
+        raise NoAgreement("it names no protocol revision that this proxy knows")
     return Greeting.of(version, result)
 
 
@@ -101,7 +126,8 @@ async def _initialize(out: Outbound, capabilities: Json) -> Greeting:
     result = await out.send_raw_request("initialize", params, _NEGOTIATION)
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise MCPError(INVALID_REQUEST, f"it speaks protocol revision {version!r}, which this proxy does not know")
+        detail = f"protocolVersion: {version[:_SHOWN]!r}" if isinstance(version, str) else "no protocolVersion"
+        raise NoAgreement("it speaks a protocol revision that this proxy does not know", detail)
     await out.notify("notifications/initialized", None, {"headers": {MCP_PROTOCOL_VERSION_HEADER: version}})
     return Greeting.of(version, result)
 
@@ -137,6 +163,11 @@ def answered(status: int | None) -> str:
     """That a server answered with this HTTP status alone."""
     phrase = HTTPStatus(status).phrase if status in frozenset(HTTPStatus) else ""
     return f"it answered HTTP {status} {phrase}".rstrip()
+
+
+def error_of(code: int) -> str:
+    """A JSON-RPC error by its code alone, since its message is the server's."""
+    return f"JSON-RPC error {code} ({_ERROR_NAMES[code]})" if code in _ERROR_NAMES else f"JSON-RPC error {code}"
 
 
 async def ends(over: anyio.Event) -> bool:

@@ -17,7 +17,8 @@ from proxy.core.scope import ScopeId
 from proxy.core.server import Server, StdioServer
 from proxy.ports import ServerState, Status
 from proxy.upstream.connection import Connection
-from proxy.upstream.transport import CannotStart, reason
+from proxy.upstream.failure import NO_FAILURE, Failure
+from proxy.upstream.transport import CannotStart, failure_of
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
@@ -84,7 +85,7 @@ class Life:
         self._full = full
         self._on_offer = on_offer
         self._state: ServerState = "idle"
-        self._reason = ""
+        self._failure = NO_FAILURE
         self._holders: set[ScopeId | None] = set()
         self._attempt = _Attempt()
         self._attempts = 0
@@ -97,7 +98,7 @@ class Life:
     def status(self) -> Status:
         """Where it stands, why, and when it is tried again."""
         wait = None if self._next_try is None else max(0.0, self._next_try - anyio.current_time())
-        return Status(self._state, self._reason, wait)
+        return Status(self._state, self._failure.public, wait, self._failure.whole)
 
     @property
     def runs(self) -> bool:
@@ -166,7 +167,7 @@ class Life:
         self._rest.cancel()
         self.connection = None
         if self.runs:
-            self._set("stopped", why)
+            self._set("stopped", Failure(why))
         self._attempt.scope.cancel()
 
     def retire(self, within: float, why: str = "") -> None:
@@ -182,12 +183,12 @@ class Life:
         self._forget_pause()
         self._up_since, self._attempt = inf, _Attempt()
         if why := self._full():
-            self._down("failed", why)
+            self._down("failed", Failure(why))
             return
         before, self.ended = self.ended, anyio.Event()
         self.began = anyio.current_time()
         waits = isinstance(self.server, StdioServer) and not before.is_set()
-        self._set("starting", "the process before it ends first" if waits else "")
+        self._set("starting", Failure("the process before it ends first" if waits else ""))
         self._tasks.start_soon(self._own, self._attempt, before, self.ended)
 
     async def _own(self, attempt: _Attempt, before: anyio.Event, ended: anyio.Event) -> None:
@@ -196,7 +197,7 @@ class Life:
         A process begins when the one before it has ended: some hold a lock or a port. `ended` is set at its end.
         """
         connection: Connection | None = None
-        why = ""
+        why = NO_FAILURE
         try:
             with attempt.scope:
                 if isinstance(self.server, StdioServer):
@@ -214,14 +215,14 @@ class Life:
                         self._lost(connection, why)
                         await connection.drained(DRAIN)
                 if limit.cancelled_caught:
-                    why = f"it did not answer within {self.server.start_timeout:g} s"
+                    why = Failure(f"it did not answer within {self.server.start_timeout:g} s")
         except anyio.get_cancelled_exc_class():
             self.stop()
             raise
         except CannotStart as error:
-            why = str(error)
+            why = error.failure
         except Exception as error:  # noqa: BLE001 - boundary: no failure of one server may reach another or the proxy
-            why = reason(error, self.server)
+            why = failure_of(error, self.server)
         finally:
             if self._attempt is attempt and not attempt.scope.cancel_called:
                 if self._state == "starting":
@@ -251,7 +252,8 @@ class Life:
             try:
                 offer, wait = await connection.offer(offer, kinds), 0.0
             except CannotStart as error:
-                log.warning("server.list_failed", server=self.server.key, method="tools/list", reason=str(error))
+                why = error.failure
+                log.warning("server.list_failed", server=self.server.key, method="tools/list", **_told(why))
                 offer, wait = await connection.offer(offer, kinds - {"tools"}), pause
             await checkpoint_if_cancelled()
             if self.connection is connection:  # else another has taken its place, and it only ends its calls
@@ -268,13 +270,14 @@ class Life:
         self._set("ready")
         self._rest_if_unheld()
 
-    def _lost(self, connection: Connection, why: str = "") -> None:
+    def _lost(self, connection: Connection, why: Failure = NO_FAILURE) -> None:
         """Note, once, that this connection is no more; a newer one is left alone."""
         if self.connection is connection:
             self.connection = None
-            self._down("failed" if self._holders else "idle", f"it was lost: {why or 'the connection closed'}")
+            lost = Failure(f"it was lost: {why.reason or 'the connection closed'}", why.detail)
+            self._down("failed" if self._holders else "idle", lost)
 
-    def _down(self, state: ServerState, why: str) -> None:
+    def _down(self, state: ServerState, why: Failure) -> None:
         """It is not there: while somebody holds it, it is tried again after a pause."""
         if anyio.current_time() - self._up_since >= STEADY:
             self._attempts = 0
@@ -315,20 +318,24 @@ class Life:
             await checkpoint_if_cancelled()
             self.stop()
 
-    def _set(self, state: ServerState, why: str = "") -> None:
-        self._state, self._reason = state, self._mask(why)
+    def _set(self, state: ServerState, why: Failure = NO_FAILURE) -> None:
+        self._state, self._failure = state, Failure(self._mask(why.reason), self._mask(why.detail))
         of = {"scope": str(self._scope)} if self._scope is not None else {}
-        told = {"reason": self._reason} if why else {}
         wait = {} if self._next_try is None else {"next_try": round(self._next_try - anyio.current_time(), 1)}
         say = log.warning if state == "failed" else log.info
-        say(f"server.{state}", server=self.server.key, **of, **told, **wait)
+        say(f"server.{state}", server=self.server.key, **of, **_told(self._failure), **wait)
         if state != "starting":
-            self._attempt.why_not = self._reason or state
+            self._attempt.why_not = self._failure.public or state
             self._attempt.settled.set()
 
 
-async def _last_words(connection: Connection) -> str:
+def _told(why: Failure) -> dict[str, str]:
+    """What an event of the log has of a failure."""
+    return {name: text for name, text in (("reason", why.reason), ("detail", why.detail)) if text}
+
+
+async def _last_words(connection: Connection) -> Failure:
     """How a connection was lost, as far as it can be told soon."""
     with anyio.move_on_after(LAST_WORDS):
         return await connection.how_it_ended()
-    return ""
+    return NO_FAILURE

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import structlog
 
 from proxy.core.server import StdioServer
+from proxy.upstream.failure import Failure
 from proxy.upstream.spawn import Spawned
 from proxy.wire.dispatcher import LineDispatcher
 from proxy.wire.lines import LineBuffer
@@ -58,8 +59,8 @@ class Child:
 
         await stderr.start(hear, ended)
 
-    async def last_words(self) -> str:
-        """How it ended and its last lines of stderr, in one line; waits a moment for both."""
+    async def last_words(self) -> Failure:
+        """How it ended, with its last lines of stderr as the detail; waits a moment for both."""
         with anyio.move_on_after(LAST_WORDS):
             await _ended(self._spawned)
             await self._stderr_ended.wait()
@@ -71,7 +72,7 @@ class Child:
         else:
             how = f"the process ended with exit code {code}"
         said = " | ".join(line[:TAIL_WIDTH] for line in self._said)
-        return f"{how}; its last output: {said}" if said else how
+        return Failure(how, f"its last output: {said}" if said else "")
 
     def _hear_noise(self, line: bytes, _: str) -> None:
         """Noise on stdout is counted and named, and stops nothing."""

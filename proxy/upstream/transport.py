@@ -22,20 +22,27 @@ from mcp_types import CONNECTION_CLOSED
 
 from proxy.core.server import Server, StdioServer
 from proxy.upstream.delivery import HttpClient
-from proxy.upstream.greeting import answered
+from proxy.upstream.failure import Failure
+from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
 
 SSE_READ_TIMEOUT: Final = 24 * 3600.0
 """Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
 CONNECT_TIMEOUT: Final = 10.0
+MAX_DETAIL_LENGTH: Final = 1000
+"""Characters of what a server or a library said of a failure."""
 
 Streams: TypeAlias = tuple[Any, Any]
 """A transport's message streams, reading and writing; the SDK keeps their type to itself."""
 
 
 class CannotStart(Exception):
-    """A connection could not be made; the text says why in one line."""
+    """A connection could not be made; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
 
 
 class StreamDispatcher(JSONRPCDispatcher[TransportContext]):
@@ -74,18 +81,25 @@ class Transport:
         """Whether nothing that is sent reaches the server any more, which may still answer what it has in work."""
         return self.child is not None and self.child.dispatcher.deaf
 
-    async def why(self, error: MCPError) -> str:
-        """Why the greeting failed with `error`, in one line."""
+    async def why(self, error: MCPError) -> Failure:
+        """Why the greeting failed with `error`."""
         if self.child is not None and error.code == CONNECTION_CLOSED:
             return await self.child.last_words()
         status = self.http.status if self.http is not None else None
+        if isinstance(error, NoAgreement):
+            return Failure(error.message, error.detail)
+        said = f"it said: {one_line(error.message)}" if error.message else ""
         if status is not None and status >= HTTPStatus.BAD_REQUEST:
-            return answered(status)
-        return f"it refused the connection: {error.message}"
+            return Failure(answered(status), said)
+        if (why := no_response(error, status)) is not None:
+            return Failure(why)
+        if closed(error) or cut_off(error):
+            return Failure("the connection closed")
+        return Failure(f"it refused the connection with {error_of(error.code)}", said)
 
-    async def how_it_ended(self) -> str:
-        """How a lost connection ended, in one line."""
-        return "the connection closed" if self.child is None else await self.child.last_words()
+    async def how_it_ended(self) -> Failure:
+        """How a lost connection ended."""
+        return Failure("the connection closed") if self.child is None else await self.child.last_words()
 
 
 @asynccontextmanager
@@ -94,7 +108,7 @@ async def transport(
 ) -> AsyncGenerator[Transport]:
     """Open the way to `server`; `mask` takes secrets out of what it says on stderr, `start` gives its process.
 
-    Raises what the transport raises, also from inside the block; `reason` puts it in words.
+    Raises what the transport raises, also from inside the block; `failure_of` puts it in words.
     """
     if isinstance(server, StdioServer):
         async with child_process(server, mask, start) as child:
@@ -123,23 +137,32 @@ def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def reason(error: BaseException, server: Server) -> str:
-    """Why a transport failed, in one line."""
+def failure_of(error: BaseException, server: Server) -> Failure:
+    """Why a transport failed; the texts of libraries, which may quote the server, are the detail."""
     leaves = list(_leaves(error))
     found = next((leaf for leaf in leaves if isinstance(leaf, CannotStart)), leaves[0])
     if isinstance(found, CannotStart):
-        return str(found)
+        return found.failure
     if isinstance(found, FileNotFoundError) and isinstance(server, StdioServer):
         missing = found.filename or server.command
         there = "" if not Path(missing).exists() else "the interpreter that its first line names for "
-        return f"{there}{missing} does not exist"
+        return Failure(f"{there}{missing} does not exist")
+    text = one_line(str(found))
     if isinstance(found, httpx2.ConnectError):
-        answers = str(found).startswith("[SSL")  # as `ssl.SSLError` begins, which is not always among the causes
-        return f"{'no secure connection can be made' if answers else 'nothing answers at its address'}: {found}"
+        answers = text.startswith("[SSL")  # as `ssl.SSLError` begins, which is not always among the causes
+        return Failure("no secure connection can be made" if answers else "nothing answers at its address", text)
+    if isinstance(found, httpx2.HTTPStatusError):
+        return Failure(answered(found.response.status_code), text)
     if isinstance(found, httpx2.NetworkError | httpx2.RemoteProtocolError):  # some of them have no text
-        return "the connection broke off"
-    text = " ".join(str(found).split())
-    return f"{type(found).__name__}: {text}" if text else type(found).__name__
+        return Failure("the connection broke off", text)
+    if isinstance(found, OSError) and isinstance(server, StdioServer):
+        return Failure(f"it cannot be started: {found.strerror or type(found).__name__}", text)
+    return Failure(f"the connection failed ({type(found).__name__})", text)
+
+
+def one_line(text: str) -> str:
+    """`text` of others, which may be long, in one line."""
+    return " ".join(text[: 2 * MAX_DETAIL_LENGTH].split())[:MAX_DETAIL_LENGTH]
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

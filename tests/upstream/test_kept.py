@@ -125,7 +125,7 @@ async def test_a_server_that_does_not_come_back_is_still_named(bench: Bench, run
         assert await peer.tools() == ["SKILL", "SKILL_CALL", "a__tool_000"]
         result = await peer.call("a__tool_000")
         assert result["isError"]
-        assert "no licence" in text_of(result)
+        assert "ended with exit code 3" in text_of(result)
 
 
 async def test_no_secret_of_the_configuration_is_in_the_cache_folder(bench: Bench, runs: Runs):

@@ -1,6 +1,7 @@
 """What servers list and how they write it: pages, cursors, noise and bytes that are no text."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.upstream.bench import Bench, problems, text
 
@@ -52,12 +53,15 @@ async def test_a_list_of_resources_that_fails_costs_itself_alone(bench: Bench):
 
 
 async def test_a_list_of_tools_that_fails_is_the_reason(bench: Bench):
-    """The server has failed, and why is said in its own words."""
+    """The server has failed, and why is said in our words; the log has the server's."""
     bench.stdio("a", fails="tools/list")
     bench.skill("one", {"a": []})
-    async with bench.proxy() as proxy:
-        told = problems(await proxy.activate("one"))
-    assert told["a"].startswith("failed: its list of tools could not be read: the database is down (tried again in ")
+    with capture_logs() as log:
+        async with bench.proxy() as proxy:
+            told = problems(await proxy.activate("one"))
+    assert told["a"].startswith("failed: its list of tools could not be read: it answered with JSON-RPC error ")
+    assert "the database" not in told["a"]
+    assert [event["detail"] for event in log if event["event"] == "server.failed"] == ["it said: the database is down"]
 
 
 async def test_a_changed_list_that_cannot_be_read_is_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch):
