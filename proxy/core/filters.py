@@ -20,6 +20,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import missing
 
+from proxy.core.json_cost import MAX_JSON_VALUES, has_more_values
 from proxy.core.wording import alike
 
 BUDGET: Final = 500_000
@@ -400,6 +401,8 @@ def _tojson(work: Evaluation, value: Value) -> str:
 def _fromjson(work: Evaluation, value: Value) -> Value:
     text = work.text(value)
     work.spend(len(text) // 4)
+    if has_more_values(text.encode("utf-8", "surrogatepass"), MAX_JSON_VALUES):
+        raise Refused(f"the text holds more than {MAX_JSON_VALUES} values")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

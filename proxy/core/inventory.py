@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
+from proxy.core.json_cost import MAX_JSON_VALUES, has_more_values
 from proxy.core.texts import size
 
 Json: TypeAlias = Mapping[str, Any]
@@ -27,8 +28,13 @@ def is_json(value: object) -> TypeGuard[Json]:
 
 
 def object_of(value: object) -> Json | None:
-    """The object that a value is, or is a JSON text of, where an empty text is an empty object; None for all else."""
+    """The object that a value is, or is a JSON text of, where an empty text is an empty object; None for all else.
+
+    A text of more than `MAX_JSON_VALUES` is not parsed.
+    """
     if isinstance(value, str):
+        if has_more_values(value.encode("utf-8", "surrogatepass"), MAX_JSON_VALUES):
+            return None
         try:
             value = json.loads(value or "{}")
         except (ValueError, RecursionError):

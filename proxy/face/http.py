@@ -4,14 +4,12 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import anyio
 import structlog
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp_types import INVALID_REQUEST
 from starlette.applications import Starlette
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware import Middleware
@@ -19,7 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
 from proxy.core.settings import Settings
@@ -27,6 +25,7 @@ from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
 from proxy.face.keepalive import KeepAlive
+from proxy.face.request_body import RequestBodies
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import IN_NAMESPACES, Sessions
 
@@ -99,7 +98,7 @@ def http_app(
     )
     hosts = (host, *settings.allowed_hosts)
     sessions = manage(StreamableHTTPASGIApp(manager))
-    endpoint = KeepAlive(_NamingTheLimit(sessions, settings.max_request_size), settings.keep_alive)
+    endpoint = KeepAlive(RequestBodies(sessions, settings.max_request_size), settings.keep_alive)
 
     async def answer_health(request: Request) -> JSONResponse:
         principal = principal_of(request)
@@ -142,34 +141,6 @@ class _CrossOrigin(CORSMiddleware):
             await self.app(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
-
-
-class _NamingTheLimit:
-    """An ASGI app around the SDK's, whose answer to a request that is too large does not say what is meant."""
-
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self._app = app
-        self._limit = limit
-        text = f"The request is larger than {limit} bytes: proxy.max_request_size in the proxy's configuration"
-        error = {"code": INVALID_REQUEST, "message": text}
-        self._refusal = JSONResponse(
-            {"jsonrpc": "2.0", "id": None, "error": error}, status_code=HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        refused = False
-
-        async def watch(message: Message) -> None:
-            nonlocal refused
-            refused = refused or message.get("status") == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            if not refused:
-                await send(message)
-
-        await self._app(scope, receive, watch)
-        if refused:
-            log.warning("http.refused", limit=self._limit, setting="proxy.max_request_size")
-            await self._refusal(scope, receive, send)
 
 
 async def _nothing_here(_request: Request, _error: Exception) -> PlainTextResponse:

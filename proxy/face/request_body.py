@@ -1,0 +1,85 @@
+"""The bodies of HTTP requests, bounded before the SDK parses them: how long they are, and how many values they hold.
+
+The SDK parses on the event loop, and a thread would not help: parsers hold the interpreter for as long as they take.
+Thus what a body may cost is bounded instead.
+"""
+
+from http import HTTPStatus
+
+import structlog
+from mcp_types import INVALID_REQUEST
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.core.json_cost import has_more_values, most_values
+
+log = structlog.stdlib.get_logger("proxy.face")
+
+SETTING = "proxy.max_request_size"
+
+
+class RequestBodies:
+    """An ASGI app around another, which gets the body of each request in one message.
+
+    `limit`: the longest body in bytes. A longer one is refused with status 413, one of too many values with 400, each
+    with a JSON-RPC error that names the limit.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        self._most_values = most_values(limit)
+        self._too_large = _refusal(
+            f"The request is larger than {limit} bytes: {SETTING} in the proxy's configuration",
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        )
+        self._too_many_values = _refusal(
+            f"The request holds more than {self._most_values} values (commas and brackets outside of strings)",
+            HTTPStatus.BAD_REQUEST,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self._limit:
+            await self._refuse(self._too_large, scope, receive, send)
+            return
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return  # the client has left
+            body += message.get("body", b"")
+            if len(body) > self._limit:
+                await self._refuse(self._too_large, scope, receive, send)
+                return
+            if not message.get("more_body", False):
+                break
+        whole: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
+        if has_more_values(whole["body"], self._most_values):
+            await self._refuse(self._too_many_values, scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            nonlocal whole
+            message, whole = whole, None
+            return await receive() if message is None else message
+
+        del body
+        await self._app(scope, replay, send)
+
+    async def _refuse(self, refusal: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal is self._too_large:
+            log.warning("http.refused", limit=self._limit, setting=SETTING)
+        else:
+            log.warning("http.refused", values=self._most_values)
+        await refusal(scope, receive, send)
+
+
+def _refusal(text: str, status: HTTPStatus) -> JSONResponse:
+    error = {"code": INVALID_REQUEST, "message": text}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status)
