@@ -21,3 +21,9 @@ SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 def negotiated(requested: str) -> str:
     """The revision that a handshake agrees on where the client has `requested` one (2025-11-25, basic/lifecycle)."""
     return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+
+
+MAX_INTRODUCTION_BYTES: Final = 16 * 1024
+"""Of the JSON of what is kept of a client: its `initialize` parameters, or the capabilities of a modern request."""
+MAX_NAME_CHARACTERS: Final = 256
+"""Of a client's name, and of its version; what is longer is cut."""

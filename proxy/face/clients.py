@@ -28,6 +28,7 @@ from proxy.core.log_levels import severe_enough
 from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId, client_key
 from proxy.face import raw
+from proxy.face.introductions import name_of
 from proxy.ports import Caller, ListKind, Subscriber
 
 log = structlog.stdlib.get_logger("proxy.face")
@@ -136,7 +137,7 @@ class ClientRegistry:
     ) -> None:
         """Take note of a new handshake-era connection.
 
-        `session` is of any of its requests. `capabilities`: what its client declared that it can be asked. `stream`:
+        `session` keeps nothing of any request. `capabilities`: what its client declared that it can be asked. `stream`:
         whether what no request has caused goes out on the stream that its requests come on.
         """
         has_stream = stream or (scope, connection) in self._streams
@@ -303,12 +304,6 @@ class ClientRegistry:
             log.debug("client.not_told", reason=str(error))
         finally:
             peer.sending = False
-
-
-def name_of(ctx: ServerRequestContext[Any, Any]) -> tuple[str, str]:
-    """What the client of a request calls itself, and its version; empty where it does not say."""
-    client = ctx.session.client_params
-    return ("", "") if client is None else (client.client_info.name, client.client_info.version)
 
 
 async def _nothing(_scope: ScopeId, _uris: frozenset[str]) -> None:

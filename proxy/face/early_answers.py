@@ -18,6 +18,8 @@ from proxy.core.protocol import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
     LOG_LEVEL_KEY,
+    MAX_INTRODUCTION_BYTES,
+    MAX_NAME_CHARACTERS,
     MODERN_VERSIONS,
     SERVER_KEY,
     VERSION_KEY,
@@ -46,6 +48,9 @@ _PLAIN_CLIENT: Final = frozenset({"name", "version", "title", "description", "we
 _SURROGATE_ESCAPES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """The JSON escapes of surrogates, which the server refuses in some places where they are not in pairs."""
 
+MAX_LINE_BYTES: Final = MAX_INTRODUCTION_BYTES // 2
+"""Of a message that is answered here; whether what a client says of itself is too large is for the server to decide."""
+
 
 class EarlyAnswer(NamedTuple):
     """The answer to a message: a line for the client, and the id of the request; nothing for a notification."""
@@ -69,7 +74,7 @@ class EarlyAnswers:
         """The answer to a line of input; None where the server has to answer it, and everything after it."""
         if not line.strip():
             return EarlyAnswer()
-        if _SURROGATE_ESCAPES.search(line):
+        if len(line) > MAX_LINE_BYTES or _SURROGATE_ESCAPES.search(line):
             return None
         try:
             message: object = loads(line)
@@ -182,7 +187,10 @@ def _is_plain_client(client: object) -> bool:
     """Whether what a client says of itself is a name and a version, and perhaps more texts."""
     if not is_json(client) or not client.keys() <= _PLAIN_CLIENT or not {"name", "version"} <= client.keys():
         return False
-    return all(isinstance(value, str) for value in client.values())
+    named = (client["name"], client["version"])
+    return all(isinstance(value, str) for value in client.values()) and all(
+        len(text) <= MAX_NAME_CHARACTERS for text in named
+    )
 
 
 def _are_plain_capabilities(declared: object) -> bool:

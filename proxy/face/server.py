@@ -28,8 +28,9 @@ from proxy.core.inventory import Json, is_json, members_of, without_lone_surroga
 from proxy.core.scope import ScopeId, connected
 from proxy.core.self_description import NAME, capabilities, discover_result, initialize_result
 from proxy.face.channel import RequestChannel, declared_by
-from proxy.face.clients import ClientRegistry, name_of
+from proxy.face.clients import ClientRegistry
 from proxy.face.identity import SESSION_HEADER, Identity, era_of
+from proxy.face.introductions import bound_introduction, check_capabilities, name_of, without_request
 from proxy.face.lifetimes import Lifetimes
 from proxy.gateway.calling import Calling
 from proxy.gateway.gate import Gate
@@ -145,6 +146,8 @@ class ProxyServer(Server[dict[str, Any]]):
 
         On stdio, servers of skills that are active from the start begin now, told what this client can be asked.
         """
+        if isinstance(ctx.params, dict):
+            bound_introduction(ctx.params)
         result = await call_next(ctx)
         scope = self._identity.opening(ctx)
         if ctx.request is None:
@@ -171,6 +174,7 @@ class ProxyServer(Server[dict[str, Any]]):
         connection = self._identity.connection(ctx)
         if connection is None:
             channel = RequestChannel.modern(ctx)
+            check_capabilities(channel.capabilities)
             # Each request may come from another client: what one of them cannot answer is refused when it is asked.
             self._clients.declare(scope, channel.capabilities if ctx.request is None else ANYTHING)
             if ctx.method == "server/discover" and ctx.request is None:
@@ -179,7 +183,8 @@ class ProxyServer(Server[dict[str, Any]]):
         known = self._clients.wants(scope, connection)
         if known is None:
             known = None, declared_by(ctx)
-            self._clients.meet(scope, connection, ctx.session, known[1], stream=ctx.request is None)
+            session = without_request(ctx.session)
+            self._clients.meet(scope, connection, session, known[1], stream=ctx.request is None)
             try:
                 await self._gate.change(scope, lambda state: connected(state, connection))
             except ProxyError as error:
