@@ -16,7 +16,7 @@ from proxy.config.document import Bare, parse
 from proxy.config.models import SERVERS, SKILLS
 from proxy.config.problems import Problem, Refused
 from proxy.core.inventory import Json, is_json, items
-from proxy.core.masking import tells_a_secret
+from proxy.core.masking import is_secret
 
 _OURSELVES: Final = re.compile(r"(?:.*[\\/])?mcp-skill-proxy(?:\.exe)?", re.DOTALL)
 _OUR_ADDRESS: Final = re.compile(r"http://(?:127\.0\.0\.1|localhost):8765/mcp\b.*", re.DOTALL)
@@ -193,7 +193,7 @@ def _said(servers: Json, source: Path, target: Path) -> list[str]:
 
 def _secrets(entry: Json) -> list[str]:
     pairs = [pair for key in ("env", "headers") if is_json(given := entry.get(key)) for pair in given.items()]
-    named = [value for name, value in pairs if tells_a_secret(name) or name.casefold() == "authorization"]
+    named = [value for name, value in pairs if is_secret(name, str(value))]
     args = [arg for arg in items(entry.get("args")) if isinstance(arg, str)]
     return [*map(str, named), *confidential.of_arguments(args)]
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -116,6 +116,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     check_usefulness(parts, catalogue, findings)
     note_absent(parts.on_start, (ON_START,), Spot(findings), offer.nameable, catalogue.by_id)
     limit = parts.proxy.max_event_size
+    around = replace(around, names=frozenset({*enabled, *catalogue.by_id, *parts.proxy.tokens}))
     resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
     secrets = frozenset({*token_values, *filter(None, (*around.env_file.values(), *readable.values()))}).union(
         *(each.secrets for each in resolved.values())

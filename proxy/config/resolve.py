@@ -19,11 +19,15 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an entry is resolved in: the folder of the file, our own environment, and the file's env_file."""
+    """What an entry is resolved in: the folder of the file, our own environment, and the file's env_file.
+
+    `names`: those of servers, skills and users, which the proxy's texts are full of.
+    """
 
     folder: Path
     environ: Mapping[str, str]
     env_file: Mapping[str, str] = field(default_factory=dict[str, str])
+    names: frozenset[str] = frozenset()
 
     def variables(self, own: Mapping[str, str]) -> Mapping[str, str]:
         """What `${…}` sees; a server's `own` env_file wins over our environment, and that over the file's env_file."""
@@ -150,7 +154,11 @@ def _stdio(
         max_concurrency=entry.max_concurrency,
         max_connections=entry.max_connections,
     )
-    secrets = [*confidential.of_environment(environment), *confidential.of_arguments(args)]
+    unnamed = explicit.keys() | (environment.keys() - child_environment(around.environ).keys())
+    secrets = [
+        *confidential.of_environment(environment, unnamed, around.names),
+        *confidential.of_arguments(args),
+    ]
     return _Attempt(server, tuple(map(str, faults)), secrets, "".join(fault.searched for fault in faults))
 
 

@@ -30,26 +30,31 @@ REAP: Final = 1.0
 POLL: Final = 0.01
 TAIL_LINES: Final = 5
 TAIL_WIDTH: Final = 300
+MAX_NOISE_READ: Final = 16 * 1024
+"""Bytes of a line that are looked at for secrets before it is cut to what the log has of it."""
 
 
 class Child:
     """A running server: what speaks with it, and what it last said on stderr."""
 
-    def __init__(self, server: StdioServer, spawned: Spawned, source: Source, sink: Sink) -> None:
+    def __init__(
+        self, server: StdioServer, spawned: Spawned, source: Source, sink: Sink, mask: Callable[[str], str]
+    ) -> None:
         self._key = server.key
+        self._mask = mask
         self._spawned = spawned
         self._noise = 0
         self._said: deque[str] = deque(maxlen=TAIL_LINES)
         self._stderr_ended = anyio.Event()
         self.dispatcher = LineDispatcher(source, sink, self._hear_noise)
 
-    async def listen(self, stderr: Source, mask: Callable[[str], str]) -> None:
+    async def listen(self, stderr: Source) -> None:
         """Keep the last lines of `stderr`, without secrets."""
         buffer = LineBuffer()
 
         def hear(chunk: bytes) -> None:
             for line in buffer.feed(chunk):
-                if text := mask(line.decode("utf-8", "replace").strip()):
+                if text := self._mask(line.decode("utf-8", "replace").strip()):
                     self._said.append(text)
                     log.debug("server.stderr", server=self._key, line=text)
 
@@ -71,14 +76,15 @@ class Child:
             how = f"the process was ended by {_signal_name(-code)}"
         else:
             how = f"the process ended with exit code {code}"
-        said = " | ".join(line[:TAIL_WIDTH] for line in self._said)
+        lines = self._mask("\n".join(self._said)).split("\n")  # together: a secret may go on in the next line
+        said = " | ".join(line[:TAIL_WIDTH] for line in lines)
         return Failure(how, f"its last output: {said}" if said else "")
 
     def _hear_noise(self, line: bytes, _: str) -> None:
         """Noise on stdout is counted and named, and stops nothing."""
         self._noise += 1
         if self._noise & (self._noise - 1) == 0:  # the 1st, 2nd, 4th, 8th …: a flood stays readable
-            text = line[: 4 * TAIL_WIDTH].decode("utf-8", "replace")[:TAIL_WIDTH]
+            text = self._mask(line[:MAX_NOISE_READ].decode("utf-8", "replace"))[:TAIL_WIDTH]
             log.warning("server.noise", server=self._key, lines=self._noise, line=text)
 
 
@@ -102,8 +108,8 @@ async def child_process(
         widen(spawned.stdin)
         widen(spawned.stdout)
         try:
-            child = Child(server, spawned, source, sink)
-            await child.listen(stderr, mask)
+            child = Child(server, spawned, source, sink, mask)
+            await child.listen(stderr)
             yield child
         finally:
             with anyio.CancelScope(shield=True):

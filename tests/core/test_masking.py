@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.masking import MASK, SHORTEST, Masker, tells_a_secret
+from proxy.core.masking import MASK, SHORTEST, Masker, is_secret, tells_a_secret
 from tests.core.strategies import law
 
 characters = "aB7 '\"\\/+%&=?!()~;:\t\n\x1b€é日👩"
@@ -117,13 +117,85 @@ def test_one_that_knew_nothing_can_learn():
     assert masker.mask("a-secret") == MASK
 
 
-@pytest.mark.parametrize("name", ["TOKEN", "api_key", "--client-secret", "PASSWD", "dbPassword", "X-Api-Key"])
+TELLING = [
+    *("TOKEN", "api_key", "--client-secret", "PASSWD", "dbPassword", "X-Api-Key", "PGPASSWORD", "password2"),
+    *("DB_PASS", "dbPass", "DB-PASS", "dbpass", "SSHPASS", "pass", "--pass", "PASS1", "SSH_PASSPHRASE", "passcode"),
+    *("GITHUB_PAT", "githubPat", "ghpat", "PAT", "--pat", "AZURE_DEVOPS_PAT"),
+    *("BASIC_AUTH", "basicAuth", "auth", "--auth", "Authorization", "PROXY-AUTHORIZATION", "OAUTH2", "X-Auth"),
+    *("SESSION_COOKIE", "cookies", "DB_CRED", "CREDS", "awsCredentials", "SENTRY_DSN", "dsn", "MYSQL_PWD", "pwd"),
+    *("DB_CONN", "dbconn", "ConnectionString", "ConnectionStrings__Default", "CONN_STR", "JWT", "BEARER"),
+]
+NOT_TELLING = [
+    *("PATH", "PATTERN", "PATIENCE", "PATCH", "COMPAT", "EXPAT_HOME", "user", "--verbose", "", "PYTHONPATH"),
+    *("AUTHOR", "AUTHORS", "GIT_AUTHOR_NAME", "authority", "coauthor"),
+    *("CONNECT_TIMEOUT", "CONNECTIONS", "MAX_CONNECTIONS", "connector"),
+    *("PASSTHROUGH", "PASS_THROUGH", "BYPASS", "COMPASS_URL", "passenger", "PASSES", "underpass"),
+    *("CREDIT_LIMIT", "SACRED", "MODE", "LOG_LEVEL", "SESSION_ID", "HOST"),
+]
+
+
+@pytest.mark.parametrize("name", TELLING)
 def test_a_name_may_tell_a_secret(name: str):
-    """In any case, anywhere in the name."""
+    """In any case, anywhere in the name, its words joined or not."""
     assert tells_a_secret(name)
 
 
-@pytest.mark.parametrize("name", ["PATH", "user", "--verbose", ""])
+@pytest.mark.parametrize("name", NOT_TELLING)
 def test_other_names_tell_none(name: str):
-    """Their values may be shown."""
+    """Also where they begin as a word that does."""
     assert not tells_a_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AUTH_ENABLED", "true"),
+        ("TOKEN_FILE", "/run/secrets/token"),
+        ("MAX_TOKENS", "4096"),
+        ("KEY_SIZE", "2048"),
+        ("AUTH_TYPE", "bearer"),
+        ("PWD", "/srv/work"),
+        ("SSH_AUTH_SOCK", "/tmp/agent.sock"),
+        ("MODE", "hunter2hunter2"),
+    ],
+)
+def test_a_plain_value_about_a_secret_is_none(name: str, value: str):
+    """How long, where and whether; and a name that tells nothing is not what tells."""
+    assert not is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("DB_PASS", "12345678"), ("PASS", "x"), ("TOKEN_FILE", "hunter2"), ("MYSQL_PWD", "hunter2"), ("KEY", "/a/b")],
+)
+def test_any_other_value_under_a_telling_name_is_a_secret(name: str, value: str):
+    """A number too, and a short one."""
+    assert is_secret(name, value)
+
+
+def test_the_plain_words_of_a_phrase_are_not_hidden_alone():
+    """Texts could not be read any more; the phrase is hidden, its other words too."""
+    masker = Masker(
+        ["correct horse battery staple-9", "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"]
+    )
+
+    assert masker.mask("it was correct horse battery staple-9.") == f"it was {MASK}."
+    assert masker.mask("correct, the KEY is PRIVATE") == "correct, the KEY is PRIVATE"
+    assert masker.mask("staple-9") == MASK
+    assert masker.mask("MIIEvQ") == MASK
+
+
+def test_a_line_is_hidden_without_the_space_before_it():
+    """As logs show it."""
+    assert Masker(["{\n  hunter, 2\n}"]).mask("hunter, 2") == MASK
+
+
+@law
+@given(
+    secret=st.text("abcdef0123", min_size=16, max_size=64), at=st.integers(1, 15), end=st.sampled_from(["\n", "\r\n"])
+)
+def test_a_secret_that_goes_on_in_the_next_line_is_hidden(secret: str, at: int, end: str):
+    """Where a terminal of a fixed width has broken it; there are as many lines as before."""
+    masked = Masker([secret]).mask(f"x {secret[:at]}{end}{secret[at:]} y")
+
+    assert masked == f"x {MASK}\n{MASK} y"
