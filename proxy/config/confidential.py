@@ -3,12 +3,12 @@
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from proxy.core.inventory import is_json, items
-from proxy.core.masking import is_secret
+from proxy.core.masking import SHORTEST, is_secret
 from proxy.core.plain_values import is_plain, looks_random
 
 MIN_UNNAMED_LENGTH: Final = 8
@@ -24,6 +24,7 @@ _BEFORE_AT = re.compile(r"(?<![^\s/=\"'])([^\s:@/=\"']+):(?!//)(\S+)@(?!sha256:)
 _SCHEME = re.compile(r"\b(?:basic|bearer)\s+(?P<credentials>[^\s\"',;]+)", re.IGNORECASE)
 _USER_AND_PASSWORD = re.compile(r"(?P<user>[^\s:/@]*):(?P<password>(?!//)\S+)")
 _JOINED_USER = re.compile(r"-[uU](?P<value>[^\s:/@=]+:\S+)")
+_SHORT_WORD = re.compile(r"[A-Za-z]{1,7}")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _USER_FLAGS: Final = frozenset({"-u", "-U", "--user", "--proxy-user", "--userpwd"})
 _HEADER_FLAGS: Final = frozenset({"-H", "--header", "--headers"})
@@ -46,8 +47,10 @@ def of_url(url: str) -> Iterator[str]:
     userinfo, at, _ = parts.netloc.rpartition("@")
     if at:
         user, colon, password = userinfo.partition(":")
-        yield from (userinfo, unquote(userinfo), _base64(unquote(userinfo)))
+        yield from (userinfo, unquote(userinfo))
         yield from (password, unquote(password)) if colon else (user, unquote(user))
+        if password:
+            yield _base64(unquote(userinfo))
     for part in (parts.query, parts.fragment):
         for pair in part.split("&"):
             yield pair.partition("=")[2]
@@ -96,9 +99,19 @@ def of_arguments(args: Sequence[str]) -> Iterator[str]:
             yield from _after(arg, args[index + 1])
 
 
-def holds_secret(secrets: Iterable[str]) -> bool:
-    """Whether anything of `secrets` is worth hiding; the name of a scheme without its token is not."""
-    return any(len(secret) > 3 and secret.strip().casefold() not in {"bearer", "basic", "token"} for secret in secrets)  # noqa: PLR2004 - what is masked
+def has_secrets(named: Mapping[str, str], args: Sequence[str] = (), url: str = "") -> bool:
+    """Whether somebody who reads these variables and headers, arguments and URL learns what is certainly a secret.
+
+    That is what a name tells, userinfo, and what looks random: of other values only their shape does not deny it.
+    """
+    if any(is_secret(name, value) and _is_more_than_a_scheme(value) for name, value in named.items()):
+        return True
+    inside = (*of_environment(named), *of_arguments(args), *of_url(url), *filter(looks_random, named.values()))
+    return any(_is_more_than_a_scheme(one) and not is_plain(one) and not _SHORT_WORD.fullmatch(one) for one in inside)
+
+
+def _is_more_than_a_scheme(value: str) -> bool:
+    return len(value) >= SHORTEST and value.strip().casefold() not in {"bearer", "basic", "token"}
 
 
 def _after(flag: str, value: str) -> Iterator[str]:
@@ -138,7 +151,7 @@ def _in_text(text: str, ordinary: Collection[str] | None = None) -> Iterator[str
     if _is_json_text(text):
         yield from _in_json("", json.loads(text), ordinary, 0)
         return
-    for piece in {*re.split(r"[;&\n]", text), *text.split()}:
+    for piece in {*re.split(r"[?#;&\n]", text), *text.split()}:
         named = _named(piece.strip())
         if named is not None and is_secret(*named):
             yield from (named[1], named[1].strip("\"'"))

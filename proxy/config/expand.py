@@ -51,6 +51,11 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
     return Expanded(_PLACEHOLDER.sub(replaced, text), tuple(values), tuple(dict.fromkeys(missing)))
 
 
+def literal(text: str) -> str:
+    """What of `text` is written there itself: its variables are left out, and their defaults are not."""
+    return expand(text, dict.fromkeys(expand(text, {}).missing, "")).text
+
+
 def has_placeholder(text: str) -> bool:
     """Whether expansion may change `text`."""
     return _PLACEHOLDER.search(text) is not None

@@ -9,16 +9,18 @@ from pathlib import Path
 
 from proxy.config.acting import Nameable, Spot, note_absent, start_steps
 from proxy.config.checks import check_prefixes, check_references, check_shapes, check_usefulness, servers_in
+from proxy.config.confidential import has_secrets
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
-from proxy.config.expand import complaints, expand, in_a_path
+from proxy.config.expand import complaints, expand, in_a_path, literal
 from proxy.config.files import Files
 from proxy.config.library import LeftOut, Library, Root, find
 from proxy.config.models import ON_START, SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
+from proxy.config.permissions import changeable_by_others, open_to_others
 from proxy.config.places import located
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.profiles import profiles_of
-from proxy.config.resolve import Surroundings, resolve
+from proxy.config.resolve import Surroundings, has_literal_secrets, resolve
 from proxy.config.skills import offered
 from proxy.config.validation import Parts, validated, without_client_keys, without_nulls
 from proxy.core.catalogue import Allow, Catalogue, Skill
@@ -95,6 +97,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
         for key, entry in parts.servers.items()
         if entry.on
     }
+    _note_open_files(path, parts, around, own, findings)
     _check_lists(parts.proxy, findings)
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
@@ -180,6 +183,25 @@ def _variables(
         return {}
 
 
+def _note_open_files(
+    path: Path, parts: Parts, around: Surroundings, own: Mapping[str, Mapping[str, str]], findings: Findings
+) -> None:
+    """Say which of the files that hold secrets themselves others than their owner can reach."""
+    tokens = any(map(literal, parts.proxy.tokens.values()))
+    told = open_to_others(path.absolute())
+    if told and (tokens or any(map(has_literal_secrets, parts.servers.values()))):
+        findings.note((), f"it holds secrets, and {told}")
+    files: list[tuple[Place, str | None, Mapping[str, str]]] = [(("env_file",), parts.env_file, around.env_file)]
+    for key, values in own.items():
+        entry = parts.servers[key]
+        name = "env_file" if entry.env_file is not None else "envFile"
+        files.append(((parts.servers_key, key, name), entry.dotenv, values))
+    for place, written, values in files:
+        told = open_to_others(located(written, around.folder, around.environ)) if written else None
+        if told and has_secrets(values):
+            findings.note(place, f"the file holds secrets, and {told}")
+
+
 def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tuple[Mapping[str, str], Iterable[str]]:
     """The token of every principal, and all values that must be masked for them."""
     tokens: dict[str, str] = {}
@@ -247,6 +269,8 @@ def _state_file(state: StateBlock, around: Surroundings, files: Files, findings:
     path = located(state.path, around.folder, around.environ)
     if any(_same(path, file) for file in files.digests):
         findings.problem((*place, "path"), "the configuration is read from this file: write the path of one of its own")
+    for told in changeable_by_others(path):
+        findings.note((*place, "path"), told)
     return str(path)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from proxy.config import confidential
 from proxy.config.checks import url_fault
 from proxy.config.environment import child_environment
-from proxy.config.expand import editors_own, expand
+from proxy.config.expand import editors_own, expand, literal
 from proxy.config.models import ServerEntry
 from proxy.config.places import NotFound, found_command, found_folder
+from proxy.core.plain_values import is_plain
 from proxy.core.server import HttpServer, Server, StdioServer
 
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -73,6 +74,12 @@ def resolve(
     reason = _reason(expansion.missing, attempt.faults)
     secrets = frozenset(filter(None, [*expansion.values, *own.values(), *attempt.secrets]))
     return Resolved(None if reason else attempt.server, reason, secrets, attempt.searched)
+
+
+def has_literal_secrets(entry: ServerEntry) -> bool:
+    """Whether secrets stand in an entry themselves, and not by the names of variables."""
+    named = {name: literal(text) for texts in (entry.env, entry.headers) for name, text in texts.items()}
+    return confidential.has_secrets(named, [*map(literal, entry.args)], literal(entry.address or ""))
 
 
 class _Expansion:
@@ -154,7 +161,8 @@ def _stdio(
         max_concurrency=entry.max_concurrency,
         max_connections=entry.max_connections,
     )
-    unnamed = explicit.keys() | (environment.keys() - child_environment(around.environ).keys())
+    written_plain = {name for name, text in entry.env.items() if is_plain(literal(text))}
+    unnamed = (explicit.keys() | environment.keys() - child_environment(around.environ).keys()) - written_plain
     secrets = [
         *confidential.of_environment(environment, unnamed, around.names),
         *confidential.of_arguments(args),

@@ -81,8 +81,8 @@ def is_plain(value: str) -> bool:
     if _is_plain(value) or _URL.fullmatch(value):
         return True
     for separator in (":", ";"):
-        paths = value.split(separator)
-        if len(paths) > 1 and all(map(_PATH.fullmatch, paths)):
+        paths = [path for path in value.split(separator) if path]
+        if separator in value and paths and all(map(_PATH.fullmatch, paths)):
             return True
     parts = value.split(",")
     return len(parts) > 1 and all(_is_plain(part.strip()) or _SHORT_WORD.fullmatch(part.strip()) for part in parts)
