@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -16,8 +16,8 @@ from platformdirs import user_cache_path
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from proxy.config.difference import abridged, difference, in_force, late
-from proxy.config.load import Loaded
+from proxy.config.difference import InForce, abridged, difference, in_force, late
+from proxy.config.load import Loaded, Problem, Refused
 from proxy.config.skill_files import FolderFiles
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, ScopeState, disconnected
@@ -25,9 +25,10 @@ from proxy.core.self_description import NAME
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
-from proxy.face.http import http_app
+from proxy.face.http import http_app, token_fault, way_in
 from proxy.face.identity import Identity
 from proxy.face.lifetimes import Lifetimes
+from proxy.face.principals import Principal, Principals
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.gateway.announcing import Announcer
@@ -76,20 +77,31 @@ class Running:
     lifetimes: Lifetimes
     reads: ListReads
     masker: Masker
+    principals: Principals
     tasks: anyio.abc.TaskGroup
-    _waiting: Mapping[str, Server | None] = field(default_factory=dict[str, Server | None])
+    _waiting: tuple[Mapping[str, Server | None], tuple[str, ...]] = field(default=({}, ()))
+    _sessions: Sessions | None = None
+    _way_in: str | None = None
 
     async def reload(self, loaded: Loaded, *, full: bool) -> None:
         """Put into effect what is different in `loaded`, and nothing else.
 
-        Servers that are new or different start programs: they wait until the user asks for a `full` reload.
+        Servers that are new or different start programs, and tokens let people in: they wait until the user asks for a
+        `full` reload.
+
+        Raises:
+            Refused: others could reach the proxy without a token or with a short one; nothing has changed.
         """
+        if full and (fault := token_fault(self._way_in, loaded.settings.tokens)) is not None:
+            raise Refused([Problem(str(loaded.path), 0, "proxy.tokens", fault)])
         before, self.loaded = self.loaded, loaded
         self.masker.learn(loaded.secrets)
         if full:
             self.approved = loaded
         now = in_force(self.approved, loaded)
-        self._tell(before, loaded, now.waiting)
+        self._tell(before, loaded, now)
+        if full and self.own is None:
+            await self._end_all_of(self.principals.adopt(loaded.settings.tokens))
         await self.pool.adopt(now.servers, now.unstartable)
         self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
         await self.gate.refit()
@@ -99,7 +111,19 @@ class Running:
         self.subscriptions.skills_changed(before.policy)
         await self.announcer.announce_all()
 
-    def _tell(self, before: Loaded, loaded: Loaded, waiting: Mapping[str, Server | None]) -> None:
+    async def _end_all_of(self, principals: Collection[Principal]) -> None:
+        """End what principals have open whose tokens count no more: requests, sessions, and the state of each scope."""
+        if not principals:
+            return
+        log.info("tokens.revoked", users=[principal or "everybody without a token" for principal in principals])
+        await self.principals.end(principals)
+        if self._sessions is not None:
+            await self._sessions.end_of(principals)
+        for scope in await self.gate.store.scopes():
+            if scope.principal in principals:
+                await self.lifetimes.end(scope)
+
+    def _tell(self, before: Loaded, loaded: Loaded, now: InForce) -> None:
         """Say what is different; what waits, once."""
         changes = difference(before, loaded)
         log.info("config.reloaded", **abridged(changes))
@@ -114,13 +138,17 @@ class Running:
             log.error("config.nothing_offered", file=str(loaded.path), why="no enabled skill: clients will see no tool")
         if settings := late(changes.get("settings_changed", [])):
             log.warning("config.restart_needed", settings=settings)
-        if waiting and waiting != self._waiting:
-            log.warning("config.waiting", servers=list(waiting), until=f"kill -HUP {os.getpid()}, or a restart")
+        waiting = now.waiting, now.users
+        if any(waiting) and waiting != self._waiting:
+            told = {what: list(names) for what, names in zip(("servers", "users"), waiting, strict=True) if names}
+            log.warning("config.waiting", **told, until=f"kill -HUP {os.getpid()}, or a restart")
         self._waiting = waiting
 
     def http(self, host: str) -> Starlette:
         """The ASGI app, for an address that is bound to `host`."""
-        return http_app(self.server, self._manage, self.loaded.settings, host, self.health)
+        settings = self.loaded.settings
+        self._way_in = way_in(host, settings)
+        return http_app(self.server, self._manage, settings, self.principals, host, self.health)
 
     def health(self, principal: str | None, *, details: bool) -> dict[str, Any]:
         """`status`: `ok`, or `degraded` when a server that some skill needs has failed, the same word for everybody.
@@ -146,6 +174,7 @@ class Running:
             limit=self.loaded.settings.max_scopes.session,
         )
         self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
+        self._sessions = sessions
         return sessions
 
     async def _session_ended(self, scope: ScopeId, session_id: str) -> None:
@@ -225,6 +254,7 @@ async def running(
         def ended(scope: ScopeId, state: ScopeState | None) -> None:
             clients.forget(scope)
             idling.forget(scope)
+            rounds.scope_ended(scope)
             hooks.scope_ended(scope, state, partial(pool.release, scope))
 
         lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, clients.reaches, ended)
@@ -270,6 +300,7 @@ async def running(
                 lifetimes=lifetimes,
                 reads=reads,
                 masker=masker,
+                principals=Principals(settings.tokens),
                 tasks=tasks,
             )
             await hooks.shut_down()

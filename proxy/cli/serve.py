@@ -23,7 +23,7 @@ from proxy.app import Running, running
 from proxy.cli.exits import GOOD, REFUSED
 from proxy.cli.hangup import Hangup
 from proxy.cli.layout import printable
-from proxy.config.load import Loaded
+from proxy.config.load import Loaded, Refused
 from proxy.config.reload import Reload, Watcher
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
@@ -106,6 +106,8 @@ async def _over_http(bound: socket, host: str, served: Running) -> None:
 async def _reload(proxy: Running, reload: Reload) -> None:
     try:
         await proxy.reload(reload.loaded, full=reload.full)
+    except Refused:
+        raise
     except Exception:  # boundary: whatever is wrong with a change, the clients that are there go on
         log.exception("config.not_applied")
 

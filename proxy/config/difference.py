@@ -18,6 +18,8 @@ AT_ONCE: Final = frozenset(
     }
 )
 """The settings that apply as soon as they are changed."""
+IN_FULL: Final = frozenset({"reload", "tokens"})
+"""Those that apply with a full reload."""
 _OF_CATALOGUE: Final = ("name_limit", ON_START, "hook_timeout")
 """What stands beside them in the file and is a part of the catalogue, with which it applies at once."""
 
@@ -30,12 +32,14 @@ MOST_TOLD: Final = 30
 class InForce:
     """The servers that can be started, where others stand, and what waits for the user's word.
 
-    `waiting`: by the key of the server, what it is to become; None where it is not to be started any more.
+    `waiting`: by the key of the server, what it is to become; None where it is not to be started any more. `users`:
+    those whose tokens wait.
     """
 
     servers: Mapping[str, Server]
     unstartable: Mapping[str, Status]
     waiting: Mapping[str, Server | None]
+    users: tuple[str, ...] = ()
 
 
 def in_force(approved: Loaded, loaded: Loaded) -> InForce:
@@ -56,7 +60,8 @@ def in_force(approved: Loaded, loaded: Loaded) -> InForce:
             unstartable[key] = failed if wanted is None else Status("idle", WAITS)
         if wanted != known:
             waiting[key] = wanted
-    return InForce(servers, unstartable, waiting)
+    users = tuple(_differing(approved.settings.tokens, loaded.settings.tokens))
+    return InForce(servers, unstartable, waiting, users)
 
 
 def difference(before: Loaded, after: Loaded) -> dict[str, list[str]]:
@@ -83,7 +88,7 @@ def abridged(changes: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 def late(changed: Sequence[str]) -> list[str]:
     """Those of the changed settings that count from the next start on."""
-    return [name for name in changed if name not in AT_ONCE | {*_OF_CATALOGUE, "reload"}]
+    return [name for name in changed if name not in AT_ONCE | {*_OF_CATALOGUE, *IN_FULL}]
 
 
 def _compared(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:

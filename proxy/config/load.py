@@ -28,7 +28,7 @@ from proxy.core.masking import Masker
 from proxy.core.names import Naming
 from proxy.core.profiles import EVERYBODY, Policy, Profile
 from proxy.core.server import Server
-from proxy.core.settings import PerKind, Publish, Settings
+from proxy.core.settings import MIN_TOKEN_CHARACTERS, PerKind, Publish, Settings
 from proxy.core.steps import Steps
 
 __all__ = ["Loaded", "Problem", "Refused", "load"]
@@ -218,6 +218,11 @@ def _tokens(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> tupl
             faults.append("another name has the same token: each needs its own")
         for fault in faults:
             findings.problem(place, fault)
+        if not faults and len(expanded.text) < MIN_TOKEN_CHARACTERS:
+            told = (
+                f"has fewer than {MIN_TOKEN_CHARACTERS} characters: is refused where other machines can reach the proxy"
+            )
+            findings.note(place, told)
         tokens[principal] = expanded.text
         values += [expanded.text, *filter(None, expanded.values)]
     return tokens, values

@@ -598,7 +598,8 @@ class ProxyBlock(_Part):
     name_limit: NameLimit = Field(default=Naming.limit, description="The longest name of a tool, in characters.")
     tokens: dict[str, Scalar] = Field(
         default_factory=dict[str, str],
-        description="By user, the bearer token that HTTP clients send. Write ${VAR}, not the token itself.",
+        description="By user, the bearer token that HTTP clients send, at least 16 characters where other machines can "
+        "reach the proxy. Write ${VAR}, not the token itself.",
     )
     allowed_hosts: tuple[Annotated[Name, AfterValidator(a_host)], ...] = Field(
         default=Settings.allowed_hosts, description="Values of the Host header that HTTP accepts beyond loopback."
@@ -637,8 +638,8 @@ class ProxyBlock(_Part):
     )
     reload: Literal["skills", "full", "off"] = Field(
         default=Settings.reload,
-        description="What a change of this file changes at once: skills: all but servers and this setting, which wait "
-        "for SIGHUP or a restart; full: all; off: nothing.",
+        description="What a change of this file changes at once: skills: all but servers, tokens and this setting, "
+        "which wait for SIGHUP or a restart; full: all; off: nothing.",
     )
 
 

@@ -62,7 +62,10 @@ class Watcher:
         self._woken.set()
 
     async def run(self, on_reload: Callable[[Reload], Awaitable[None]]) -> None:
-        """Hand on every new content that is good, one after the other, until cancelled; log one that is not."""
+        """Hand on every new content that is good, one after the other, until cancelled; log one that is not.
+
+        `on_reload` may raise Refused for one that cannot be put into effect.
+        """
         while True:
             self._woken = anyio.Event()
             if self._mode == "off":
@@ -106,13 +109,20 @@ class Watcher:
         self._seen, self._roots = found.digests, found.roots
         self._library = found.library
         if found.loaded is None:
-            problems = [str(problem) for problem in found.problems]
-            log.error("config.refused", file=str(self._path), problems=problems, kept="what was loaded before")
+            self._tell_of_problems(found.problems)
             return
         full = asked or self._mode == "full"
+        try:
+            await on_reload(Reload(found.loaded, full))
+        except Refused as refused:
+            self._tell_of_problems(refused.problems)
+            return
         if full:
             self._mode = found.loaded.settings.reload
-        await on_reload(Reload(found.loaded, full))
+
+    def _tell_of_problems(self, problems: Iterable[Problem]) -> None:
+        told = [str(problem) for problem in problems]
+        log.error("config.refused", file=str(self._path), problems=told, kept="what was loaded before")
 
     async def _settled(self, before: Mapping[Path, str]) -> "_Found":
         """What is found in files that are no longer being written; `before`: what they held just now."""

@@ -37,6 +37,8 @@ def every_kind(value: T) -> PerKind[T]:
     return PerKind(session=value, namespace=value, principal=value)
 
 
+MIN_TOKEN_CHARACTERS: Final = 16
+"""The shortest token where other machines can reach the proxy."""
 _MAX_SCOPES: Final = every_kind(10_000)
 _SCOPE_IDLE: Final = every_kind(1800.0)
 

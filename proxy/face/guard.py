@@ -1,19 +1,22 @@
 """Which HTTP requests are let in: Host and Origin on every route, bearer tokens where they are configured."""
 
-import hashlib
-import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase, translate
+from http import HTTPStatus
 from typing import Final
 
+import anyio
 import structlog
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.face.identity import as_user
+from proxy.face.principals import Principals, WrongTokens
+from proxy.ports import Clock
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -21,6 +24,8 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::\d+)?")
 _IPV6: Final = re.compile(r"(?<!\[)\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]")
 _LOOPBACK_ORIGIN: Final = r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
 _NO_ORIGIN: Final = r"(?!)"
+LAST_WORD: Final = 1.0
+"""Seconds for the end of a response whose client may not be reading it."""
 
 
 def host_name(host: str) -> str | None:
@@ -96,43 +101,78 @@ class Guard:
 class Bearer:
     """Recognises principals by their bearer tokens; nobody else is let in (401), except to `open_path`.
 
-    `tokens`: principal -> token. Without any, Authorization headers mean nothing and are ignored. The address that
-    the proxy is bound to makes no difference: a reverse proxy on this machine brings in others under a local name.
+    While there are no tokens, Authorization headers mean nothing and are ignored. The address that the proxy is bound
+    to makes no difference: a reverse proxy on this machine brings in others under a local name. A right token is let in
+    whatever else comes from its address, since many people can have one; an address of many wrong ones gets 429.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], *, open_path: str) -> None:
+    def __init__(self, app: ASGIApp, principals: Principals, *, open_path: str, clock: Clock = time.monotonic) -> None:
         self._app = app
-        self._digests = {principal: _digest(token) for principal, token in tokens.items()}
+        self._principals = principals
         self._open_path = open_path
+        self._wrong = WrongTokens(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or refuse it."""
-        if scope["type"] == "http" and self._digests:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        principal = None
+        if self._principals.required:
             scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
             given = token.strip() if scheme.lower() == "bearer" else None
-            principal = self._principal(given) if given is not None else None
+            principal = self._principals.of(given) if given is not None else None
             if principal is not None:
-                scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
-            elif given is not None or scope["path"] != self._open_path:
-                await _unauthorized(wrong=given is not None)(scope, receive, send)
+                scope["user"] = as_user(principal)
+            elif given is not None:
+                await self._refusal(scope)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+            elif scope["path"] != self._open_path:
+                await _unauthorized(wrong=False)(scope, receive, send)
+                return
+        response = _Endable(send)
+        with self._principals.admitted(principal) as work:
+            await self._app(scope, receive, response.send)
+        if work.cancelled_caught:
+            await response.end(scope, receive, _unauthorized(wrong=principal is not None))
 
-    def _principal(self, token: str) -> str | None:
-        """Whose token it is; takes as long for any token."""
-        given, found = _digest(token), None
-        for principal, digest in self._digests.items():
-            if hmac.compare_digest(given, digest):
-                found = principal
-        return found
+    def _refusal(self, scope: Scope) -> PlainTextResponse:
+        """The answer to a wrong token."""
+        seconds = self._wrong.wait((scope.get("client") or ("",))[0])
+        if not seconds:
+            return _unauthorized(wrong=True)
+        text = f"Too many wrong tokens from this address: try again in {seconds} s. A right one is let in at any time."
+        return PlainTextResponse(text, HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": str(seconds)})
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+class _Endable:
+    """A response that can be ended in the middle of its making."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun = False
+        self._stream = False
+
+    async def send(self, message: Message) -> None:
+        """Pass on what the app sends."""
+        if message["type"] == "http.response.start":
+            self._begun = True
+            self._stream = Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
+        elif not message.get("more_body", False):
+            self._stream = False
+        await self._send(message)
+
+    async def end(self, scope: Scope, receive: Receive, refusal: PlainTextResponse) -> None:
+        """Refuse the request, or where the answer has begun as an event stream, end that."""
+        with anyio.move_on_after(LAST_WORD):
+            if not self._begun:
+                await refusal(scope, receive, self._send)
+            elif self._stream:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _unauthorized(*, wrong: bool) -> PlainTextResponse:
     """The challenge of RFC 6750, section 3: an error code only where a token was given."""
     challenge = 'Bearer error="invalid_token"' if wrong else "Bearer"
     text = "The token is not one of this proxy's." if wrong else "A bearer token is needed."
-    return PlainTextResponse(text, status_code=401, headers={"WWW-Authenticate": challenge})
+    return PlainTextResponse(text, HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": challenge})

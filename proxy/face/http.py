@@ -20,11 +20,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
-from proxy.core.settings import Settings
+from proxy.core.settings import MIN_TOKEN_CHARACTERS, Settings
 from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
 from proxy.face.keepalive import KeepAlive
+from proxy.face.principals import Principals
 from proxy.face.request_body import RequestBodies
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import IN_NAMESPACES, Sessions
@@ -63,13 +64,10 @@ def listen(host: str, port: int, settings: Settings) -> socket.socket:
     """A socket bound to the address; `port` 0 takes a free one.
 
     Raises:
-        CannotListen: others could reach it without a token, or it cannot be bound.
+        CannotListen: others could reach it without a token or with a short one, or it cannot be bound.
     """
-    if (way := _way_in(host, settings)) is not None and not settings.tokens:
-        raise CannotListen(
-            f"{way} lets other machines in, and everybody there could use your servers: set proxy.tokens in the "
-            "configuration, or stay on loopback"
-        )
+    if (fault := token_fault(way_in(host, settings), settings.tokens)) is not None:
+        raise CannotListen(fault)
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         bound = socket.create_server((host, port), family=family)
@@ -84,6 +82,7 @@ def http_app(
     server: ProxyServer,
     manage: Callable[[ASGIApp], Sessions],
     settings: Settings,
+    principals: Principals,
     host: str,
     health: Health,
 ) -> Starlette:
@@ -102,7 +101,7 @@ def http_app(
 
     async def answer_health(request: Request) -> JSONResponse:
         principal = principal_of(request)
-        return JSONResponse(health(principal, details=not settings.tokens or principal is not None))
+        return JSONResponse(health(principal, details=not principals.required or principal is not None))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -125,7 +124,7 @@ def http_app(
                 allow_headers=["*"],
                 expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
             ),
-            Middleware(Bearer, settings.tokens, open_path=HEALTH),
+            Middleware(Bearer, principals, open_path=HEALTH),
         ],
         exception_handlers={404: _nothing_here},
         lifespan=lifespan,
@@ -148,12 +147,29 @@ async def _nothing_here(_request: Request, _error: Exception) -> PlainTextRespon
     return PlainTextResponse(text, status_code=404)
 
 
-def _way_in(host: str, settings: Settings) -> str | None:
+def way_in(host: str, settings: Settings) -> str | None:
     """What lets requests from other machines in, if anything."""
     if not is_loopback(host):
         return f"--host {host}"
     foreign = [name for name in settings.allowed_hosts if not is_loopback(host_name(name) or name)]
     return f"proxy.allowed_hosts: {foreign[0]}" if foreign else None
+
+
+def token_fault(way: str | None, tokens: Mapping[str, str]) -> str | None:
+    """Why the proxy must not be reached in this way (`way_in`) with these tokens, and what to do, if so."""
+    if way is None:
+        return None
+    if not tokens:
+        return (
+            f"{way} lets other machines in, and everybody there could use your servers: set proxy.tokens in the "
+            "configuration, or stay on loopback"
+        )
+    if short := [principal for principal, token in tokens.items() if len(token) < MIN_TOKEN_CHARACTERS]:
+        return (
+            f"{way} lets other machines in, and a short token can be guessed: in proxy.tokens, write at least "
+            f"{MIN_TOKEN_CHARACTERS} characters for {', '.join(short)} (openssl rand -hex 32 makes some)"
+        )
+    return None
 
 
 class _Uvicorn(uvicorn.Server):

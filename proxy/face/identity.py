@@ -3,6 +3,8 @@
 from typing import Any
 
 from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -24,6 +26,11 @@ def principal_of(request: Request) -> str | None:
     """The principal whose valid bearer token the request carries, if any."""
     user = request.scope.get("user")
     return user.display_name if user is not None and user.is_authenticated else None
+
+
+def as_user(principal: str) -> AuthenticatedUser:
+    """What a request whose token is that of `principal` carries as its user."""
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
 class Identity:

@@ -4,11 +4,12 @@ The SDK binds a session to its credential alone, accepts it on any path, and tel
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
+import anyio
 import structlog
 from mcp.server.streamable_http import check_accept_headers
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.core.errors import TooManyScopes
 from proxy.core.scope import ScopeId, ScopeKind
 from proxy.face.events import OF_A_REQUEST, Events
-from proxy.face.identity import SESSION_HEADER, Identity, principal_of
+from proxy.face.identity import SESSION_HEADER, Identity, as_user, principal_of
 from proxy.face.streams import OwnStream, Place, Resumable
 from proxy.ports import Clock
 
@@ -116,6 +117,22 @@ class Sessions:
             else:
                 session.events.sweep()
 
+    async def end_of(self, principals: Collection[str | None]) -> None:
+        """End the sessions of these principals now, with what is in work in them; None: those without one."""
+        async with anyio.create_task_group() as tasks:
+            for session_id, session in list(self._sessions.items()):
+                if session.scope.principal in principals:
+                    tasks.start_soon(self._delete, session_id, session)
+
+    async def _delete(self, session_id: str, session: _Session) -> None:
+        """End a session as its client would: the SDK ends what is in work in it, and forgets it."""
+        principal = session.scope.principal
+        user = {} if principal is None else {"user": as_user(principal)}
+        headers = [(SESSION_HEADER.encode(), session_id.encode())]
+        request = {"type": "http", "method": "DELETE", "path": session.path, "query_string": b"", "headers": headers}
+        await self._app({**request, **user}, _left, _nowhere)
+        await self._end(session_id)
+
     async def _stream(self, session_id: str, session: _Session, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for an event stream: of the session, or of a request whose stream broke off."""
         last = Headers(scope=scope).get("last-event-id", "")
@@ -175,6 +192,14 @@ class Sessions:
             self._counts[session.scope.kind] -= 1
             session.events.close()
             await self._on_end(session.scope, session_id)
+
+
+async def _left() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def _nowhere(_message: Message) -> None:
+    """Nobody waits for the answer."""
 
 
 def _from_the_start(scope: Scope) -> Scope:

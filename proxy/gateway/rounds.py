@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from proxy.core.capabilities import QUESTIONS, askable, lacking, refusal
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json, members_of
+from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings
 from proxy.gateway.sealing import INVALID_PARAMS, Seal
 from proxy.ports import Caller, Channel, Link, ListKind
@@ -83,7 +84,7 @@ class Rounds:
                 return await self._resume(call, caller, purpose, params)
             params = {key: value for key, value in params.items() if key != "requestState"} | kept
         if link.asks and askable(caller.channel.capabilities):
-            held = _Held(self._wait)
+            held = _Held(caller.scope, self._wait)
             self._tasks.start_soon(held.run, partial(way.of(held).send, params))
             return await self._await(held, caller, purpose)
         return self._passed_on(await way.send(params), caller, purpose)
@@ -97,7 +98,7 @@ class Rounds:
         """
         if caller.era == "handshake" or not askable(caller.channel.capabilities):
             return await work(caller)
-        held = _Held(self._wait)
+        held = _Held(caller.scope, self._wait)
         self._tasks.start_soon(held.run, partial(work, caller._replace(channel=held)))
         return await self._await(held, caller, _own_purpose(caller, params))
 
@@ -120,6 +121,12 @@ class Rounds:
                 raise
             return None  # it is a server's
         return await self._resume(kept["call"], caller, purpose, params)
+
+    def scope_ended(self, scope: ScopeId) -> None:
+        """A scope is over: nobody comes back for the calls in it."""
+        for held in list(self._held.values()):
+            if held.whose == scope:
+                held.give_up()
 
     def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:
         """A modern server's result for a modern client: its state is bound to where it belongs."""
@@ -249,7 +256,8 @@ class _Held:
     It is the `Channel` of that call as well: what comes while some request is attached goes out on that one.
     """
 
-    def __init__(self, wait: float) -> None:
+    def __init__(self, whose: ScopeId, wait: float) -> None:
+        self.whose = whose
         self.scope = anyio.CancelScope()
         self.on_end: Callable[[], object] = lambda: None
         self._wait = wait
@@ -295,6 +303,11 @@ class _Held:
             with anyio.move_on_after(self._wait):
                 await self._fetched.wait()
         self.on_end()
+
+    def give_up(self) -> None:
+        """End the call, whose outcome nobody will come for."""
+        self.scope.cancel()
+        self._fetched.set()
 
     def attach(self, channel: Channel) -> None:
         """A request of the client waits for this call from now on."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.difference import AT_ONCE, WAITS, InForce, abridged, difference, in_force, late
+from proxy.config.difference import AT_ONCE, IN_FULL, WAITS, InForce, abridged, difference, in_force, late
 from proxy.config.load import Loaded
 from proxy.core.catalogue import Allow, Catalogue, Skill
 from proxy.core.names import Naming
@@ -222,9 +222,20 @@ def test_the_order_of_the_file_is_no_difference():
 # --- settings that count later ---------------------------------------------------------------------------------------
 
 
+def test_tokens_wait_as_servers_do():
+    """Those of the users whose token is new, gone or another one."""
+
+    def of(**tokens: str) -> Loaded:
+        return replace(loaded(GIT), settings=Settings(tokens=tokens))
+
+    assert in_force(of(a="x", b="y", c="z"), of(b="y", c="u", d="v")).users == ("a", "c", "d")
+    assert in_force(of(a="x"), of(a="x")).users == ()
+
+
 def test_settings_that_count_from_the_next_start_on_are_told_apart():
-    """In the order in which they were given; how names are made and `reload` have rules of their own."""
-    assert late(["tokens", "list_wait", "name_limit", "reload", "max_request_size"]) == ["tokens", "max_request_size"]
+    """In the order in which they were given; how names are made, `reload` and `tokens` have rules of their own."""
+    changed = ["keep_alive", "tokens", "list_wait", "name_limit", "reload", "max_request_size"]
+    assert late(changed) == ["keep_alive", "max_request_size"]
     assert late([]) == []
 
 
@@ -233,4 +244,4 @@ def test_every_setting_is_either_at_once_or_late():
     names = {field.name for field in fields(Settings)}
 
     assert names >= AT_ONCE
-    assert set(late(sorted(names))) == names - AT_ONCE - {"reload"}
+    assert set(late(sorted(names))) == names - AT_ONCE - IN_FULL

@@ -67,7 +67,9 @@ async def test_what_the_refusals_ask_for_lets_in(tmp_path: Path, launch: Launch,
     """Hosts with their port or with any, IPv6, and origins of every kind, each only as it is written."""
     hosts = ["proxy.example", "other.example:8000", "2001:db8::1", "[2001:db8::3]", "[2001:db8::4]:8000"]
     origins = ["null", "vscode-webview://*", "https://app.example", "http://[2001:db8::1]:8000"]
-    proxy = launch(config(tmp_path, tokens={"alice": "a"}, allowed_hosts=hosts, allowed_origins=origins))
+    proxy = launch(
+        config(tmp_path, tokens={"alice": "the-token-of-alice"}, allowed_hosts=hosts, allowed_origins=origins)
+    )
     health = f"{proxy.base}/health"
     for host in ("proxy.example", "proxy.example:443", "other.example:8000"):
         assert (await raw.send("GET", health, headers={"Host": host})).status == 200, host

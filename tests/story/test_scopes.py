@@ -31,7 +31,7 @@ from tests.conftest import (
 
 pytestmark = pytest.mark.anyio
 
-ALICE, BOB = "alice-secret", "bob-secret"
+ALICE, BOB = "alice-secret-token", "bob-secret-token"
 BOTH = ["SKILL", "SKILL_CALL", "up__echo"]
 
 
