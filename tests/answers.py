@@ -12,9 +12,7 @@ TOOLS: Final = "Tools you can use now:"
 NOT_READY: Final = "Not ready:"
 _CURRENT: Final = re.compile(r"current skills: (\[[^\]\n]*\])")
 _GUIDE: Final = re.compile(r"<skill_guide>(.*?)</skill_guide>", re.DOTALL)
-_SCHEMA: Final = re.compile(
-    r"^- ([^\s:]+)(?:: (?:(?!^- ).)*?)?\n  input schema: (\{[^\n]*\})$", re.MULTILINE | re.DOTALL
-)
+_SCHEMA: Final = re.compile(r"^- (\S+)\n(?:\|[^\n]*\n)*  input schema: (\{[^\n]*\})$", re.MULTILINE)
 _PROBLEM: Final = re.compile(r"- server (\S+) ((?:is )?[^:]+): (.*)")
 _FILE: Final = re.compile(r"^- (.+) \(([\d,]+) bytes?\)$", re.MULTILINE)
 _LISTED: Final = re.compile(r"^- (\S+?)(?: \((?:active|pinned)\))?(?::| \[|$)", re.MULTILINE)
@@ -38,9 +36,17 @@ def current_skills(result: Answer) -> list[str]:
 
 
 def guide_told(result: Answer) -> str | None:
-    """The guide in an answer; None where there is none."""
+    """The guide in an answer, without the quotes of one that is not trusted; None where there is none."""
     found = _GUIDE.search(text_of(result))
-    return None if found is None else found[1]
+    if found is None:
+        return None
+    quoted = found[1].startswith("\n|")
+    return re.sub(r"^\| ?", "", found[1].strip("\n"), flags=re.MULTILINE) if quoted else found[1]
+
+
+def own_lines(result: Answer) -> list[str]:
+    """The lines of an answer that are not quoted from others, whatever Unicode takes for the end of a line."""
+    return [line for line in text_of(result).splitlines() if not line.startswith("|")]
 
 
 def tools_told(result: Answer) -> list[str]:
@@ -93,7 +99,7 @@ def files_told(result: Answer) -> list[tuple[str, int]]:
 def file_told(result: Answer) -> tuple[str, str]:
     """A file that was read: its encoding, and what it holds."""
     found = re.fullmatch(
-        r"skill \S+, file .+ \([\d,]+ bytes?, (utf-8|base64)\):\n\n<skill_file>(.*)</skill_file>",
+        r"skill \S+, file .+ \([\d,]+ bytes?, (utf-8|base64)\):(?:\n[^\n]+)?\n\n<skill_file>(.*)</skill_file>",
         text_of(result),
         re.DOTALL,
     )

@@ -14,8 +14,9 @@ from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.skill_md import GRANTING, METADATA, SkillMd
 from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason, tellable
 from proxy.core.catalogue import Folder, SkillFile
+from proxy.core.foreign_text import without_our_tags
+from proxy.core.lookalikes import skeleton, stray_character, told
 from proxy.core.texts import shortened
-from proxy.core.wording import without_our_tags
 
 DOCUMENTS: Final = ("SKILL.md", "skill.md")
 """What the document of a skill is called; the first that is there is meant."""
@@ -141,7 +142,8 @@ def find(
     `decided`: by id, the keys that the configuration gives itself, for which it does not matter what an untrusted
     folder says.
 
-    An untrusted root in a trusted one stays untrusted. Of skills with the same id one counts: that of a trusted root
+    An untrusted root in a trusted one stays untrusted. A skill in it is left out where its id mixes scripts, or looks
+    like that of another skill without being the same. Of skills with the same id one counts: that of a trusted root
     before others, then that of the later root, then the one whose path comes later. With `last`, what was found before,
     only documents that have changed are read. Whatever is wrong with one skill, the others are found.
     """
@@ -207,8 +209,12 @@ class _Search:
             for found in self._found(root, index, tree):
                 if not any(found.real == top or is_within(found.real, top) for top in inside):
                     self._contest(found, winners)
+        known = self._by_look(winners.values())
         for found in sorted(winners.values(), key=lambda found: found.rank[1:]):
-            self._take(found)
+            if not found.root.trusted and (fault := self._fault_of_look(found, known)):
+                self._leave_out(found, [Problem(found.at, 0, "", fault)])
+            else:
+                self._take(found)
         return Library(
             tuple(self._skills),
             tuple(self._left_out),
@@ -255,6 +261,26 @@ class _Search:
             why = "comes later in the same folder"
         same = f"the same id {winner.id}" if winner.id == loser.id else f"{winner.id}, the same id but for its spelling"
         self._notes.append(f"{loser.at}: not used: {winner.at} has {same}, and counts because it {why}")
+
+    def _by_look(self, winners: Iterable[_Found]) -> Mapping[str, str]:
+        """By what they look like, the ids that others must not look like: those of the configuration before all.
+
+        Then those of trusted folders, then those of ASCII alone; of equal ones that of the skill that counts more.
+        """
+        by_weight = sorted(winners, key=lambda found: (found.root.trusted, found.id.isascii(), found.rank))
+        return {skeleton(id_): id_ for id_ in (*(found.id for found in by_weight), *self._decided)}
+
+    def _fault_of_look(self, found: _Found, known: Mapping[str, str]) -> str:
+        """Why an id cannot be taken for what it looks like; empty where it can, or the configuration names it."""
+        other = known[skeleton(found.id)]
+        if stray := stray_character(found.id):
+            why = f"{visible(stray)} ({told(stray)}) does not belong there"
+        elif alike(other) != alike(found.id) and found.id not in self._decided:
+            why = f"it looks like {visible(other)}, which is another"
+        else:
+            return ""
+        what = "the name of its folder is the id of the skill"
+        return f"{what}, and {why}: rename the folder, or trust {found.root.shown}"
 
     def _take(self, found: _Found) -> None:
         """Read the document of a skill that counts."""
@@ -324,7 +350,13 @@ class _Search:
             unserved = unserved or f"it has more than {SERVED_FILES} files"
         elif size > SERVED_BYTES:
             unserved = unserved or f"its files are larger than {SERVED_BYTES // 1024**2} MiB"
-        return Folder(found.real, found.document.name, tuple(sorted(files)), unserved=unserved)
+        return Folder(
+            found.real,
+            found.document.name,
+            tuple(sorted(files)),
+            unserved=unserved,
+            trusted=found.root.trusted,
+        )
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
         self._left_out.append(LeftOut.of(found.id, problems))

@@ -19,6 +19,7 @@ from proxy.config.tree import IGNORED, is_within
 from proxy.core.catalogue import Folder, Skill
 from proxy.core.errors import Unreadable
 from proxy.core.published import DOCUMENT, described
+from proxy.core.wording import UNTRUSTED_GUIDE
 from proxy.ports import Manifest
 
 LARGEST: Final = 16 * 1024 * 1024
@@ -91,6 +92,8 @@ class FolderFiles:
             return content
         written = front_matter(content, folder.document)
         text = body(content, folder.document) if skill.usage is None else skill.usage
+        if skill.has_foreign_guide:
+            text = f"{UNTRUSTED_GUIDE}\n\n{text}"
         return _document({**written, "name": skill.id, "description": described(skill)}, text)
 
     def _digest(self, folder: Folder, path: str) -> tuple[int, str]:

@@ -3,16 +3,16 @@
 It is text alone: beside structured content, some clients hand on both and some the JSON alone (docs/clients.md).
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Route
+from proxy.core.foreign_text import json_line, one_line, quoted
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.texts import clipped, fitting, shortened, size
-from proxy.core.wording import Problem, answer, signature, skill_call, standing, without_our_tags
+from proxy.core.wording import Problem, answer, fenced, fenced_guide, signature, skill_call, standing
 
 ANSWER_LIMIT: Final = 10_000
 """Approximate limit of the whole answer, in bytes: clients cut at 12,000, some of them in the middle."""
@@ -24,8 +24,12 @@ PROBLEM_LIMIT: Final = 300
 """Longest line on one of them, in characters."""
 SCHEMAS_SHARE: Final = 2_000
 """Bytes for what tools take that a long guide leaves free."""
-INSTRUCTIONS_LIMIT: Final = 2_000
-"""Longest excerpt of the instructions of one server, in bytes; and of those of all where the guide needs the rest."""
+INSTRUCTIONS_LIMIT: Final = 8 * 1024
+"""Longest excerpt of the instructions of one server, in bytes."""
+INSTRUCTIONS_SHARE: Final = 2_000
+"""Bytes for those of all servers that a long guide leaves free, and for those of one that others leave free."""
+_READ: Final = 8 * INSTRUCTIONS_LIMIT
+"""Characters that are looked at of them: much of that may be nothing to be seen."""
 LEAST_OF_INSTRUCTIONS: Final = 200
 """Bytes below which an excerpt of them is left out."""
 LINE_LIMIT: Final = 120
@@ -52,7 +56,7 @@ class ActivationContent:
     """The tools that can be used now."""
 
     instructions: Sequence[tuple[str, str]] = ()
-    """What servers themselves say of their tools, each with the server's key."""
+    """What servers themselves say of their tools, each with the server's key; not what was told before."""
 
     problems: Sequence[Problem] = ()
     """The servers that are not ready."""
@@ -79,12 +83,11 @@ def activation(
     forms = [] if listed else [(_with_schema(route), _line(route)) for route in tools]
     kept = _size_of(_schemas(forms, [], SCHEMAS_SHARE))
     room -= kept
-    whole = without_our_tags(content.guide)
-    for_servers = max(room - _size_of([_fenced("skill_guide", whole)]), min(room, INSTRUCTIONS_LIMIT))
+    for_servers = max(room - _size_of([fenced_guide(skill, content.guide)]), min(room, INSTRUCTIONS_SHARE))
     from_servers = _from_servers(content.instructions, for_servers)
     room -= _size_of(from_servers)
     more = f"Truncated: {skill_call('read', skill.id)} shows the whole guide"
-    guide = _fenced("skill_guide", whole, room - _GAP, more)
+    guide = fenced_guide(skill, content.guide, room - _GAP, more)
     room += kept - _size_of([guide])
     told = _lines(names, tools, room) if listed else [*names, *how, *_schemas(forms, rest, room)]
     return answer("\n\n".join([*before, guide, *content.notes, *from_servers, *told, *after]))
@@ -130,26 +133,20 @@ def _size_of(parts: Iterable[str]) -> int:
     return sum(size(part) + _GAP for part in parts)
 
 
-def _fenced(tag: str, text: str, room: int | None = None, more: str = "") -> str:
-    """A text between tags of ours, which it has none of; cut beyond `room` bytes, and followed by `more` then."""
-    whole = f"<{tag}>{text}</{tag}>"
-    if room is None or size(whole) <= room:
-        return whole
-    cut = f"…</{tag}>\n({more}.)"
-    return f"<{tag}>{clipped(text, max(0, room - size(f'<{tag}>{cut}')))}{cut}"
-
-
-def _from_servers(instructions: Iterable[tuple[str, str]], room: int) -> list[str]:
+def _from_servers(instructions: Sequence[tuple[str, str]], room: int) -> list[str]:
     """What servers themselves say about their tools, as far as it fits into `room` bytes; and whose does not."""
     told: list[str] = []
     left_out: list[str] = []
-    for server, text in instructions:
+    for place, (server, text) in enumerate(instructions):
+        if not quoted(text[:_READ]):
+            continue
         label = f"What server {server} itself says about its tools:\n"
-        left = min(room - size(label) - _LEFT_OUT_LIMIT - 2 * _GAP, INSTRUCTIONS_LIMIT)
+        share = max(INSTRUCTIONS_SHARE, room // (len(instructions) - place))
+        left = min(room - size(label) - _LEFT_OUT_LIMIT - 2 * _GAP, share, INSTRUCTIONS_LIMIT)
         if left < LEAST_OF_INSTRUCTIONS:
             left_out.append(server)
             continue
-        told.append(label + _fenced("server_instructions", without_our_tags(text), left, "Truncated"))
+        told.append(label + fenced("server_instructions", text[:_READ], left, "Truncated", foreign=True))
         room -= _size_of(told[-1:])
     if left_out:
         named = f"Instructions left out for lack of space, of servers: {', '.join(left_out)}"
@@ -200,17 +197,18 @@ def _read_one(skill: Skill) -> str:
 
 
 def _with_schema(route: Route) -> str:
-    schema = json.dumps(route.definition.get("inputSchema", {}), ensure_ascii=False)
-    text = _description(route)
-    line = f"- {route.exposed}" + (f": {without_our_tags(text)}" if text else "")
-    return f"{line}\n  input schema: {without_our_tags(schema)}"
+    """A tool with all that its server says of it, in quoted lines, and its input schema in one line."""
+    said = quoted(_description(route))
+    schema = json_line(route.definition.get("inputSchema", {}))
+    return "\n".join([f"- {route.exposed}", *([said] if said else []), f"  input schema: {schema}"])
 
 
 def _line(route: Route, *, signed: bool = True) -> str:
+    """A tool in one line, with the first line of its description."""
     text = _description(route).strip()
-    first = shortened(text.splitlines()[0], LINE_LIMIT) if text else ""
-    called = route.exposed + (signature(route.definition.get("inputSchema")) if signed else "")
-    return without_our_tags(f"- {called}: {first}" if first else f"- {called}")
+    first = one_line(text.splitlines()[0], LINE_LIMIT) if text else ""
+    called = route.exposed + (one_line(signature(route.definition.get("inputSchema")), ANSWER_LIMIT) if signed else "")
+    return f"- {called}: {first}" if first else f"- {called}"
 
 
 def _description(route: Route) -> str:

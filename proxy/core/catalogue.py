@@ -71,6 +71,8 @@ class Folder:
     files: tuple[SkillFile, ...] = ()
     verbatim: bool = True
     unserved: str = ""
+    trusted: bool = True
+    """Whether what it says of tools counts, and its guide is taken for the user's own."""
 
     @cached_property
     def by_path(self) -> Mapping[str, SkillFile]:
@@ -127,6 +129,11 @@ class Skill:
     def needs(self) -> frozenset[str]:
         """Keys of the servers that it needs: those, and what its steps call."""
         return self.servers | {*self.internal}
+
+    @property
+    def has_foreign_guide(self) -> bool:
+        """Whether its guide is the text of a folder that is not trusted."""
+        return self.usage is None and self.folder is not None and not self.folder.trusted
 
     @property
     def hooked(self) -> bool:

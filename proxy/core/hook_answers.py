@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from proxy.core.failing import Event, HookFailed
-from proxy.core.wording import refusal, skill_call, with_note, without_our_tags
+from proxy.core.foreign_text import one_line
+from proxy.core.wording import refusal, skill_call, with_note
 
 _HOOKS: Final[dict[Event, str]] = {"activate": "on_activate", "offload": "on_offload", "scope_start": "on_scope_start"}
 
@@ -43,4 +44,4 @@ def with_dropped(result: dict[str, Any], failed: Sequence[HookFailed]) -> dict[s
 def _why(failed: HookFailed) -> str:
     ran = [one.name for one in failed.done if one.status == "completed"]
     done = f"Had run, and is not undone: {', '.join(ran)}." if ran else "No other step had run."
-    return without_our_tags(f"{failed.step}. {done}")
+    return f"{one_line(str(failed.step))}. {one_line(done)}"

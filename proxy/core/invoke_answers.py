@@ -6,10 +6,10 @@ from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.failing import StepFailed, steps_told
+from proxy.core.foreign_text import json_line, one_line
 from proxy.core.inventory import is_json, items
 from proxy.core.invoke_tool import SKILL_INVOKE, parameters
 from proxy.core.run import StepRecord
-from proxy.core.texts import flat
 from proxy.core.wording import (
     SHOWN,
     answer,
@@ -18,7 +18,6 @@ from proxy.core.wording import (
     refusal,
     signature,
     skill_call,
-    without_our_tags,
 )
 
 
@@ -35,7 +34,7 @@ def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[
         f"Done before that, and not undone: {', '.join(ran)}." if ran else "No step had been completed before that."
     )
     told = {"skill_id": skill, "success": False, "error": failure.told, "done": steps_told(done)}
-    return _result(without_our_tags(f"skill {skill} failed: {failure}\n{before}"), told, error=True)
+    return _result(f"skill {skill} failed: {one_line(str(failure))}\n{one_line(before)}", told, error=True)
 
 
 def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:
@@ -44,12 +43,12 @@ def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:
     text = "\n".join(
         [
             f"skill {skill.id} was not run, its arguments are not as they must be:",
-            *(f"- {one}" for one in wrong),
-            f"Expected parameters: {json.dumps(schema, ensure_ascii=False)}",
+            *(f"- {one_line(one)}" for one in wrong),
+            f"Expected parameters: {json_line(schema)}",
         ]
     )
     told = {"skill_id": skill.id, "success": False, "errors": list(wrong), "expected_parameters": schema}
-    return _result(without_our_tags(text), told, error=True)
+    return _result(text, told, error=True)
 
 
 def not_active(skill: str) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def too_many(skill: Skill) -> dict[str, Any]:
 def bad_call(what: str) -> dict[str, Any]:
     """The refusal of a call of `SKILL_INVOKE` that cannot be understood."""
     takes = '{"skill_name": the id of a skill, "arguments": an object by its parameters}'
-    return refusal(f"{what} {SKILL_INVOKE} takes {takes}.")
+    return refusal(f"{one_line(what)} {SKILL_INVOKE} takes {takes}.")
 
 
 def invocation(skill: Skill, limit: int | None = None) -> str:
@@ -89,13 +88,13 @@ def invocation(skill: Skill, limit: int | None = None) -> str:
     schema = parameters(skill)
     of = schema.get("properties")
     needed = {name: f"<{kind_of(of.get(name) if is_json(of) else None)}>" for name in items(schema.get("required"))}
-    call = f"{SKILL_INVOKE}({json.dumps({'skill_name': skill.id, 'arguments': needed}, ensure_ascii=False)})"
+    call = f"{SKILL_INVOKE}({json_line({'skill_name': skill.id, 'arguments': needed})})"
     active = skill.workflow is not None and skill.workflow.needs_activation
     when = "while it is active" if active else "also without activating it"
-    taken = json.dumps(schema, ensure_ascii=False)
+    taken = json_line(schema)
     if limit is not None and len(taken) > limit:
-        taken = f"{flat(signature(schema), limit)} (in full: {skill_call('read', skill.id)})"
-    return without_our_tags(f"Its steps can be run in one call, {when}: {call}\n  parameters: {taken}")
+        taken = f"{one_line(signature(schema), limit)} (in full: {skill_call('read', skill.id)})"
+    return f"Its steps can be run in one call, {when}: {call}\n  parameters: {taken}"
 
 
 def _result(text: str, structured: dict[str, Any], *, error: bool = False) -> dict[str, Any]:

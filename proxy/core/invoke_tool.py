@@ -8,12 +8,13 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.foreign_text import without_our_tags
 from proxy.core.inventory import Inventory, Json, members_of
 from proxy.core.published import described
 from proxy.core.skill_tool import CUTS, DESCRIPTION_LIMIT, ENUM_LIMIT
 from proxy.core.steps import Call, Step, Steps, calls
 from proxy.core.texts import flat, size
-from proxy.core.wording import signature, without_our_tags
+from proxy.core.wording import signature
 
 SKILL_INVOKE: Final = "SKILL_INVOKE"
 

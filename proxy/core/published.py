@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.texts import flat, shortened
+from proxy.core.texts import flat
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 SCHEME: Final = "skill://"
@@ -89,7 +89,7 @@ def _titled(skill: Skill) -> dict[str, str]:
 
 def described(skill: Skill) -> str:
     """A skill's description, which is never empty, within the standard's limit."""
-    return shortened(skill.desc.strip() or skill.name, DESCRIPTION_LIMIT)
+    return flat(skill.desc, DESCRIPTION_LIMIT) or flat(skill.name) or skill.id
 
 
 def paths(skill: Skill) -> list[str]:

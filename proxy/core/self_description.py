@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from proxy import __version__
 from proxy.core.catalogue import Catalogue, Skill
+from proxy.core.foreign_text import one_line
 from proxy.core.protocol import MODERN_VERSIONS
 from proxy.core.published import EXTENSION
 from proxy.core.settings import Publish
 from proxy.core.skill_tool import is_switchable
-from proxy.core.texts import fitting, flat
-from proxy.core.wording import without_our_tags
+from proxy.core.texts import NAME_LIMIT, fitting
 
 NAME: Final = "mcp-skill-proxy"
 SERVER_INFO: Final[Mapping[str, str]] = {"name": NAME, "version": __version__}
@@ -98,13 +98,13 @@ def _instructions_member(catalogue: Catalogue) -> dict[str, str]:
 
 
 def _named(skill: Skill, limit: int) -> str:
-    id_ = without_our_tags(flat(skill.id))
-    words = without_our_tags(flat(skill.desc or skill.name, limit)) if limit else ""
+    id_ = one_line(skill.id, NAME_LIMIT)
+    words = one_line(skill.desc or skill.name, limit) if limit else ""
     return f"{id_} ({words})" if words and words != id_ else id_
 
 
 def _ids(catalogue: Catalogue, room: int) -> str:
     """As many ids as fit into `room` characters, and how many skills there are."""
     last = f"… ({len(catalogue.skills):,} in all)."
-    ids = [f"{without_our_tags(flat(skill.id))}, " for skill in islice(catalogue.skills, room)]
+    ids = [f"{one_line(skill.id, NAME_LIMIT)}, " for skill in islice(catalogue.skills, room)]
     return "".join(fitting(ids, room - len(last), len)) + last

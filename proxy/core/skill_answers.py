@@ -1,19 +1,19 @@
 """What `SKILL` answers beyond activating: lists, guides, files, and why a change is not made (design rule 16)."""
 
-import json
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from proxy.core.activation_answer import ANSWER_LIMIT
 from proxy.core.catalogue import Catalogue, Skill, SkillFile
+from proxy.core.foreign_text import json_line, one_line, without_our_tags
 from proxy.core.inventory import items
 from proxy.core.invoke_answers import invocation
 from proxy.core.published import DESCRIPTION_LIMIT, described
 from proxy.core.relations import Blocked, Hindrance, required
 from proxy.core.skill_tool import PAGE
-from proxy.core.texts import flat, shortened, size
-from proxy.core.wording import answer, nearest, refusal, skill_call, with_note, without_our_tags
+from proxy.core.texts import NAME_LIMIT, flat, size
+from proxy.core.wording import UNTRUSTED_FILE, answer, fenced, fenced_guide, nearest, refusal, skill_call, with_note
 
 READ_LIMIT: Final = 128 * 1024
 """Bytes of a file that `read` gives: more would fill a model's context."""
@@ -40,14 +40,14 @@ def listing(
     pages = max(1, -(-len(found) // PAGE))
     if page > pages:
         return refusal(f"there is no page {page}: the list has {_count(pages, 'page')}.")
-    what = "".join(f", {name} {json.dumps(value, ensure_ascii=False)}" for name, value in asked.items())
+    what = "".join(f", {name} {json_line(value)}" for name, value in asked.items())
     head = f"{_count(len(found), 'skill')}{what}, current skills: {list(current)!r}"
     if asked and not found:
         total = len(catalogue.skills)
         head += f"\nNothing matches. There {'is' if total == 1 else 'are'} {_count(total, 'skill')} in all."
     more = ""
     if page < pages:
-        call = json.dumps({"action": "list", **asked, "page": page + 1}, ensure_ascii=False)
+        call = json_line({"action": "list", **asked, "page": page + 1})
         more = f"\npage {page} of {pages}: SKILL({call}) shows more"
     shown = found[(page - 1) * PAGE : page * PAGE]
 
@@ -61,7 +61,7 @@ def listing(
 def guide(skill: Skill, text: str, current: Sequence[str]) -> dict[str, Any]:
     """The result of the `read` action without a tool or path: the guide, how to invoke it, which files there are."""
     state = "active" if skill.id in current else "not active"
-    parts = [f"skill {skill.id} ({state})", f"<skill_guide>{without_our_tags(text)}</skill_guide>"]
+    parts = [f"skill {skill.id} ({state})", fenced_guide(skill, text)]
     if skill.workflow is not None:
         parts.append(invocation(skill))
     if files := files_of(skill):
@@ -80,14 +80,16 @@ def files_told(skill: Skill, files: Sequence[SkillFile], shown: int = FILES_SHOW
     lines = _lines(files[:shown])
     if len(files) > shown:
         lines.append(f"- and {len(files) - shown} more: read with a folder as path lists what is in it")
-    return f"Files of this skill, read with {without_our_tags(call)}:\n" + "\n".join(lines)
+    return f"Files of this skill, read with {call}:\n" + "\n".join(lines)
 
 
 def file(skill: Skill, path: str, content: bytes) -> dict[str, Any]:
     """The result of `read` with the path of a file: its text, or base64 where it is none."""
     text, encoding = _as_text(content)
     head = f"skill {skill.id}, file {without_our_tags(path)} ({_bytes(len(content))}, {encoding}):"
-    return answer(f"{head}\n\n<skill_file>{without_our_tags(text)}</skill_file>")
+    if skill.folder is not None and not skill.folder.trusted:
+        head += f"\n{UNTRUSTED_FILE}"
+    return answer(f"{head}\n\n{fenced('skill_file', text)}")
 
 
 def folder(skill: Skill, path: str, files: Sequence[SkillFile]) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def too_large(skill: Skill, one: SkillFile) -> dict[str, Any]:
 
 def unreadable(skill: Skill, path: str, reason: str) -> dict[str, Any]:
     """The answer to `read` where the file cannot be read at the moment."""
-    return refusal(without_our_tags(f"file {path} of skill {skill.id} cannot be read: {reason}."))
+    return refusal(f"file {without_our_tags(path)} of skill {skill.id} cannot be read: {one_line(reason)}.")
 
 
 def blocked(wanted: str, hindrance: Blocked, catalogue: Catalogue, current: Sequence[str]) -> dict[str, Any]:
@@ -182,11 +184,10 @@ def prompt(skill: Skill, text: str) -> dict[str, Any]:
     how = (
         f"To use its tools, call {call} first." if skill.servers else f"It brings no tools; {call} marks it as active."
     )
-    name = without_our_tags(flat(skill.name))
+    name = one_line(skill.name, NAME_LIMIT)
     named = skill.id if name in {"", skill.id} else f"{skill.id} ({name})"
     said = f"Use the skill {named} for what follows. {how}"
-    text = f"{said}\n\n<skill_guide>{without_our_tags(text)}</skill_guide>"
-    message = {"role": "user", "content": {"type": "text", "text": text}}
+    message = {"role": "user", "content": {"type": "text", "text": f"{said}\n\n{fenced_guide(skill, text)}"}}
     return {"description": described(skill), "messages": [message]}
 
 
@@ -213,7 +214,7 @@ def _expired(skill: Skill) -> str:
 def _line(skill: Skill, current: Collection[str], limit: int) -> str:
     """A skill in a list, whose description has at most `limit` characters."""
     state = " (pinned)" if skill.pinned else " (active)" if skill.id in current else ""
-    desc = flat(shortened(skill.desc, limit), limit)
+    desc = flat(skill.desc, limit)
     words = ": ".join(dict.fromkeys(text for text in (flat(skill.name), desc) if text and text != skill.id))
     known = [] if skill.workflow is None else ["can be run with SKILL_INVOKE"]
     known += [f"{key} {text}" for key in ("category", "version", "author") if (text := flat(getattr(skill, key)))]

@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.texts import NAME_LIMIT, flat, shortened, size
-from proxy.core.wording import HOW_TO_USE, HOW_TO_USE_PINNED, without_our_tags
+from proxy.core.foreign_text import one_line, without_our_tags
+from proxy.core.texts import NAME_LIMIT, flat, size
+from proxy.core.wording import HOW_TO_USE, HOW_TO_USE_PINNED
 
 SKILL = "SKILL"
 SKILL_CALL = "SKILL_CALL"
@@ -186,8 +187,8 @@ def _guide(how: str, entries: Iterable[str]) -> str:
 
 
 def _entry(skill: Skill, limit: int | None = None) -> str:
-    desc = without_our_tags(skill.desc if limit is None else shortened(skill.desc, limit))
-    name = without_our_tags(flat(skill.name, NAME_LIMIT if limit is None else min(limit, NAME_LIMIT)))
+    desc = one_line(skill.desc, DESCRIPTION_LIMIT if limit is None else limit)
+    name = one_line(skill.name, NAME_LIMIT if limit is None else min(limit, NAME_LIMIT))
     unnamed = limit is not None and (limit <= OMIT_NAME_BELOW or name == skill.id)
     named = "" if unnamed else f"<skill_name>{name}</skill_name>"
     return f'<skill id="{skill.id.translate(_ESCAPED)}">{named}<skill_desc>{desc}</skill_desc></skill>'

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
+from proxy.core.lookalikes import INVISIBLE_CHARACTER
+
 NAME_LIMIT: Final = 100
 """Characters of a name or another word about a skill."""
 
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-"""Breaks between lines, and what steers terminals or turns the direction of reading."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+"""Breaks between lines, and what steers terminals."""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -33,5 +35,5 @@ def fitting(texts: Sequence[str], limit: int, length: Callable[[str], int] = siz
 
 
 def flat(text: str, limit: int = NAME_LIMIT) -> str:
-    """`text` as one line of at most `limit` characters, so that it looks like no other line around it."""
-    return shortened(" ".join(_UNSEEN.sub(" ", text).split()), limit)
+    """`text` as one line of at most `limit` characters, all of which can be seen."""
+    return shortened(" ".join(_CONTROL.sub(" ", INVISIBLE_CHARACTER.sub("", text)).split()), limit)

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from proxy import __version__
 from proxy.core.capabilities import ANYTHING
 from proxy.core.errors import ProxyError, Rejection, Unknown
+from proxy.core.foreign_text import one_line
 from proxy.core.inventory import Json, is_json, members_of, without_lone_surrogates
 from proxy.core.scope import ScopeId, connected
 from proxy.core.self_description import NAME, capabilities, discover_result, initialize_result
@@ -281,4 +282,4 @@ def _wire_error(error: ProxyError, ctx: Context) -> MCPError:
     if isinstance(error, Unknown):
         code = RESOURCE_NOT_FOUND if reads and not modern else INVALID_PARAMS
         return MCPError(code, str(error), {"uri": error.uri} if error.uri is not None else None)
-    return MCPError(INTERNAL_ERROR, str(error))
+    return MCPError(INTERNAL_ERROR, one_line(str(error)))

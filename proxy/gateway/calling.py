@@ -6,6 +6,7 @@ from typing import Any
 
 from proxy.core import hook_answers, wording
 from proxy.core.catalogue import Skill
+from proxy.core.foreign_text import one_line
 from proxy.core.inventory import is_json, object_of
 from proxy.core.invoke_tool import SKILL_INVOKE
 from proxy.core.skill_tool import SKILL, SKILL_CALL
@@ -119,7 +120,7 @@ class Calling:
         tool, inner = arguments.get("tool"), object_of(arguments.get("arguments", {}))
         if stray := [name for name in arguments if name not in ("tool", "arguments")]:
             return wording.refusal(
-                f'SKILL_CALL takes "tool" and "arguments": put {", ".join(stray)} inside "arguments".'
+                f'SKILL_CALL takes "tool" and "arguments": put {one_line(", ".join(stray))} inside "arguments".'
             )
         if not isinstance(tool, str) or not tool:
             return wording.refusal('SKILL_CALL needs "tool": the name of a tool of an active skill.')

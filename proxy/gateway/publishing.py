@@ -13,6 +13,7 @@ from typing import Any, Final
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Route
 from proxy.core.errors import Rejection, Unknown, Unreadable
+from proxy.core.foreign_text import one_line
 from proxy.core.inventory import is_json
 from proxy.core.namespaced import exposed_entry
 from proxy.core.published import DOCUMENT, MARKDOWN, TEMPLATE, described, has_file, paths, published, served, uri_of
@@ -57,7 +58,7 @@ class Publishing:
         try:
             content = await self._files.read(skill, path)
         except Unreadable as error:
-            raise Unknown(f"Resource {uri} cannot be read: {error.reason}", uri) from None
+            raise Unknown(f"Resource {uri} cannot be read: {one_line(error.reason)}", uri) from None
         return {"contents": [{"uri": uri, "mimeType": _mime_type(path), **_contents(content)}]}
 
     async def get_prompt(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class Publishing:
         try:
             return {"skill": _entry(found[0], await self._files.manifest(found[0]))}
         except Unreadable as error:
-            raise Rejection(INVALID_PARAMS, f"The skill at {uri} cannot be read: {error.reason}") from None
+            raise Rejection(INVALID_PARAMS, f"The skill at {uri} cannot be read: {one_line(error.reason)}") from None
 
     async def directory(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/directory/read`: what is directly in a folder of a skill.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from proxy.core.capabilities import lacking, refusal
+from proxy.core.foreign_text import one_line
 from proxy.core.inventory import Json, is_json
 from proxy.core.scope import ScopeId
 from proxy.ports import Caller, Channel, ListKind
@@ -36,7 +37,8 @@ class Stages:
         """The server of a step has told how far it is."""
         self._signs += 1
         words = told.get("message")
-        await self._send({"message": f"{name}: {words}" if isinstance(words, str) and words else f"{name}: running"})
+        said = one_line(words) if isinstance(words, str) else ""
+        await self._send({"message": f"{name}: {said or 'running'}"})
 
     async def _send(self, told: dict[str, Any]) -> None:
         if self._token is not None:

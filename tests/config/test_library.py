@@ -869,3 +869,93 @@ def test_what_is_gone_is_forgotten(shelf):
     (shelf.folder / "s/a/SKILL.md").unlink()
     second = shelf.find(last=first)
     assert (second.skills, dict(second.documents)) == ((), {})
+
+
+# --- look-alikes ------------------------------------------------------------------------------------------------------
+
+WHAT = "the name of its folder is the id of the skill, and"
+HELP = "rename the folder, or trust s"
+
+
+@pytest.mark.parametrize(
+    ("id_", "stray"),
+    [
+        ("p\u0430yments", "\u0430 (U+0430 CYRILLIC SMALL LETTER A)"),
+        ("\u0440ayments", "\u0440 (U+0440 CYRILLIC SMALL LETTER ER)"),
+        ("g\u03bft", "\u03bf (U+03BF GREEK SMALL LETTER OMICRON)"),
+        ("\u043e\u03bf", "\u03bf (U+03BF GREEK SMALL LETTER OMICRON)"),
+        ("git-\u65e5", "\u65e5 (U+65E5 CJK UNIFIED IDEOGRAPH-65E5)"),
+        ("v\u0967", "\u0967 (U+0967 DEVANAGARI DIGIT ONE)"),
+        ("payments\ufe0f", "\ufe0f (U+FE0F VARIATION SELECTOR-16)"),
+        ("payments\u3164", "\u3164 (U+3164 HANGUL FILLER)"),
+    ],
+)
+def test_an_id_that_mixes_scripts_is_refused_unless_its_folder_is_trusted(shelf, id_: str, stray: str):
+    """With the file, the character and its name; also where the configuration speaks of the skill."""
+    shelf.put(f"s/{id_}")
+    for decided in ({}, {id_: {"desc"}}):
+        untrusted = shelf.find(shelf.root(trusted=False), **decided)
+        assert ids(untrusted) == []
+        why = f"{WHAT} {stray} does not belong there: {HELP}"
+        assert left_out(untrusted) == [(id_, f"s/{id_}/SKILL.md", why)]
+    assert ids(shelf.find()) == [id_]
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *("payments", "Pay_ments-2", "größe", "naïve", "\uff47\uff49\uff54", "оплата", "πληρωμές", "платежи-2"),
+        *("支払い", "カタカナ", "請求書を送る", "일정日", "ㄅ日", "مدفوعات", "भुगतान", "👍", "v1.2"),
+    ],
+)
+def test_an_id_of_one_script_is_taken(shelf, id_: str):
+    """Japanese, Korean and Chinese are written in several; digits and signs belong to all."""
+    shelf.put(f"s/{id_}")
+    assert ids(shelf.find(shelf.root(trusted=False))) == [id_]
+
+
+@pytest.mark.parametrize(
+    ("id_", "other"),
+    [
+        *(("\u0441\u0430\u0440\u0430", "capa"), ("\u03c1\u03b1\u03c7", "pax"), ("paypaI", "paypal")),
+        *(("t00l", "tool"), ("too1", "tool"), ("\u0262\u026a\u1d1b", "git")),
+    ],
+)
+def test_an_id_that_looks_like_another_is_refused_unless_its_folder_is_trusted(shelf, id_: str, other: str):
+    """Wherever the other one is: in a folder, which may come first or last, or in the configuration."""
+    shelf.put(f"s/{id_}")
+    why = f"{WHAT} it looks like {other}, which is another: {HELP}"
+    untrusted = shelf.root(trusted=False)
+    assert ids(shelf.find(untrusted)) == [id_]
+    of_file = shelf.find(untrusted, **{other: {"desc"}})
+    assert (ids(of_file), left_out(of_file)) == ([], [(id_, f"s/{id_}/SKILL.md", why)])
+    shelf.put(f"t/{other}")
+    for roots in ((untrusted, shelf.root("t")), (shelf.root("t"), untrusted)):
+        found = shelf.find(*roots)
+        assert (ids(found), left_out(found)) == ([other], [(id_, f"s/{id_}/SKILL.md", why)])
+    assert sorted(ids(shelf.find(shelf.root(), shelf.root("t")))) == sorted([id_, other])
+
+
+def test_of_two_untrusted_ids_that_look_alike_the_one_of_ascii_stays(shelf):
+    """Whichever comes later; of two of the same letters the one that counts more."""
+    shelf.put("s/\u0441\u0430\u0440\u0430")
+    shelf.put("s/capa")
+    shelf.put("s/too1")
+    shelf.put("s/tool")
+    found = shelf.find(shelf.root(trusted=False))
+    assert ids(found) == ["capa", "tool"]
+    assert [one for one, _, _ in left_out(found)] == ["too1", "\u0441\u0430\u0440\u0430"]
+
+
+def test_an_id_that_the_configuration_names_may_look_like_another(shelf):
+    """It says which is meant."""
+    shelf.put("s/too1")
+    shelf.put("s/tool")
+    assert ids(shelf.find(shelf.root(trusted=False), too1={"desc"})) == ["too1"]
+    assert ids(shelf.find(shelf.root(trusted=False), too1={"desc"}, tool={"desc"})) == ["too1", "tool"]
+
+
+def test_a_skill_knows_whether_its_folder_is_trusted(shelf):
+    """Its guide says so where it is told."""
+    shelf.put("s/a")
+    assert [shelf.skill(shelf.root(trusted=trusted)).folder.trusted for trusted in (True, False)] == [True, False]

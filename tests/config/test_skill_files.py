@@ -16,6 +16,7 @@ from proxy.config.skill_md import body, front_matter
 from proxy.core.catalogue import Skill
 from proxy.core.errors import Unreadable
 from proxy.core.published import described
+from proxy.core.wording import UNTRUSTED_GUIDE
 
 pytestmark = pytest.mark.anyio
 
@@ -292,8 +293,10 @@ async def test_a_document_over_which_something_is_laid_keeps_the_rest(room, file
         "metadata": {"a b": [1, "x: y", 2.5, True, None]},
         "odd key": "x",
     }
-    assert body(document, "") == GUIDE
+    assert body(document, "") == f"{UNTRUSTED_GUIDE}\n\n{GUIDE}"
     assert (await files.manifest(skill)).digests["SKILL.md"] == (len(document), sha256(document).hexdigest())
+    trusted = room.load("skill_paths: [{path: s, trusted: true}]\nskill_configs: {pdf: {desc: Mine.}}")
+    assert body(await files.read(trusted.catalogue.by_id["pdf"], "SKILL.md"), "") == GUIDE
     other = only(room, "skill_configs: {pdf: {usage: Mine.}}")
     assert body(await files.read(other, "SKILL.md"), "") == "Mine."
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.wording import UNTRUSTED_GUIDE
 from tests.answers import (
     available_skills,
     current_skills,
@@ -163,7 +164,8 @@ async def test_it_reads_a_guide_and_files_without_activating(world: World, names
     """Text as text, anything else in base64, a folder as a list; nothing becomes active."""
     async with connected(world.proxy.namespace(namespace), mode) as peer:
         read = await peer.skill("read", "plain")
-        assert "<skill_guide># Plain\nRead [x](references/x.md).</skill_guide>" in text_of(read)
+        fence = "<skill_guide>\n| # Plain\n| Read [x](references/x.md).\n</skill_guide>"
+        assert f"{UNTRUSTED_GUIDE}\n{fence}" in text_of(read)
         assert "- references/x.md (16 bytes)" in text_of(read)
         paths = [path for path, _ in files_told(read)]
         assert paths == sorted(

@@ -114,7 +114,8 @@ async def test_activate(world: World, namespace: str) -> None:
         assert text.startswith(
             f"skill echoing activated, current skills: ['always', 'echoing']\n\n<skill_guide>{GUIDE}</skill_guide>\n\n"
         )
-        assert "<server_instructions>These are the instructions of up-server.</server_instructions>" in text
+        said = "<server_instructions>\n| These are the instructions of up-server.\n</server_instructions>"
+        assert said in text
         assert tools_told(text) == ["up__echo", "up__odd"]
         assert schemas_told(text).keys() == {"up__echo", "up__odd"}
         assert not_ready(text) == {}
