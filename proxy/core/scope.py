@@ -88,6 +88,8 @@ class ScopeState:
     started: bool = False
     due: frozenset[str] = frozenset()
     heap: Json = field(default_factory=dict[str, Any])
+    instructed: frozenset[str] = frozenset()
+    """The servers whose own instructions its clients have been given."""
 
 
 def client_key(connection: str | None, client: str, version: str) -> str:
@@ -166,6 +168,16 @@ def handed_out(state: ScopeState, server: str, uris: Iterable[str]) -> ScopeStat
     kept = [(uri, owner) for uri, owner in state.handed_out.items() if uri not in fresh]
     remembered = [*kept, *fresh.items()][-HANDED_OUT_LIMIT:]
     return state if remembered == list(state.handed_out.items()) else replace(state, handed_out=dict(remembered))
+
+
+def instructed(state: ScopeState, servers: Iterable[str], known: Iterable[str]) -> ScopeState:
+    """The state after its clients were given the instructions of `servers`; the same object where they had them.
+
+    `known`: the servers of other active skills, whose instructions are still of use; given before, the others count as
+    not given any more.
+    """
+    given = state.instructed.intersection(known).union(servers)
+    return state if given == state.instructed else replace(state, instructed=given)
 
 
 def begun(state: ScopeState, skills: Iterable[str]) -> ScopeState:

@@ -1,6 +1,7 @@
 """The tool `SKILL`: activating, offloading, listing and reading skills."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -12,7 +13,7 @@ from proxy.core.decision import decide
 from proxy.core.errors import Unreadable
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.relations import required, told
-from proxy.core.scope import ScopeState
+from proxy.core.scope import ScopeState, instructed
 from proxy.core.skill_tool import ALIASES, actions
 from proxy.core.wording import Problem
 from proxy.gateway.announcing import Announcer
@@ -117,6 +118,7 @@ class Skills:
         content = self._content(caller, skill, before, state, guide)
         if again:
             return activation_answer.activation_again(skill, content, state.active, call_route=call_route)
+        content = replace(content, instructions=await self._unheard(caller, skill, before, content.instructions))
         listed = read.version >= state.tools_version
         return activation_answer.activation(skill, content, state.active, listed=listed, call_route=call_route)
 
@@ -125,8 +127,7 @@ class Skills:
     ) -> ActivationContent:
         """What an activation brings: of the skill, and of those that came with it."""
         gate, catalogue = self._gate, self._gate.catalogue(caller.scope)
-        needed = required(catalogue, skill.id)
-        told_of = [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]
+        told_of = _told_of(catalogue, skill, before)
         offers = gate.upstreams.inventory(caller.scope)
         exposed = gate.sight(caller.scope, state.active).view.tools
         granted = decide(catalogue, told_of, offers).tools
@@ -139,8 +140,25 @@ class Skills:
                 if server in offers and (text := offers[server].instructions)
             ],
             problems=self._problems(catalogue, told_of, caller),
-            notes=skill_answers.notes(skill, needed, [one for one in before.active if one not in state.active]),
+            notes=skill_answers.notes(
+                skill, required(catalogue, skill.id), [one for one in before.active if one not in state.active]
+            ),
         )
+
+    async def _unheard(
+        self, caller: Caller, skill: Skill, before: ScopeState, said: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        """Of the instructions of servers, those that no skill which is active beside this one has brought already."""
+        catalogue = self._gate.catalogue(caller.scope)
+        brought = _told_of(catalogue, skill, before)
+
+        def beside(state: ScopeState) -> Sequence[str]:
+            return catalogue.servers_of(one for one in state.active if one not in brought)
+
+        servers = [server for server, _ in said]
+        earlier, _ = await self._gate.changed(caller.scope, lambda state: instructed(state, servers, beside(state)))
+        heard = earlier.instructed.intersection(beside(earlier))
+        return [(server, text) for server, text in said if server not in heard]
 
     async def _offload(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
         async with self._announcer.one_held_change(caller):
@@ -211,3 +229,9 @@ class Skills:
         named = {server for skill in skills if skill in catalogue.by_id for server in catalogue.by_id[skill].servers}
         switched_off = sorted(named - set(catalogue.servers))
         return problems + [Problem(s, "disabled", "the configuration says so") for s in switched_off]
+
+
+def _told_of(catalogue: Catalogue, skill: Skill, before: ScopeState) -> list[str]:
+    """The skills that an activation brings: `skill`, and those that it requires and that were not active before."""
+    needed = required(catalogue, skill.id)
+    return [one for one in (*needed, skill.id) if one == skill.id or one not in before.active]

@@ -122,7 +122,7 @@ async def test_activating_brings_what_the_skill_requires_with_it(world: World):
     assert guide_told(answer) == "Do it."
     assert required_skills(answer) == ["base"]
     assert tools_told(answer) == ["s__read", "s__write"]
-    assert "\n<server_instructions>Be gentle.</server_instructions>" in text_of(answer)
+    assert "\n<server_instructions>\n| Be gentle.\n</server_instructions>" in text_of(answer)
     assert channel.sent == ["tools"]
     assert [entry["skill"] for entry in logs if entry["event"] == "skill.activated"] == ["top"]
 
@@ -134,6 +134,44 @@ async def test_the_tools_of_what_was_there_before_are_not_told_again(world: Worl
     answer = await world.skill("activate", "top")
 
     assert tools_told(answer) == ["s__write"]
+
+
+async def test_the_instructions_of_a_server_come_once(world: World):
+    """Not with every skill of it; again once no skill of it is active, when the guide comes again too."""
+    told: list[bool] = []
+    for action, skill in (
+        *(("activate", "base"), ("activate", "top"), ("offload", "top"), ("activate", "top")),
+        *(("offload", "top"), ("offload", "base"), ("activate", "base"), ("offload", "base"), ("activate", "top")),
+    ):
+        answer = text_of(await world.skill(action, skill))
+        if action == "activate":
+            told.append("| Be gentle." in answer)
+
+    assert told == [True, False, False, True, True]
+    assert "| Be gentle." in text_of(await world.skill("activate", "base", by=STRANGER))
+
+
+async def test_of_skills_that_are_activated_together_one_brings_the_instructions_of_their_server(world: World):
+    """Whichever answer is made first."""
+    answers: list[str] = []
+
+    async def activate(skill: str) -> None:
+        answers.append(text_of(await world.skill("activate", skill)))
+
+    async with anyio.create_task_group() as tasks:
+        for skill in ("base", "top"):
+            tasks.start_soon(activate, skill)
+
+    assert ["| Be gentle." in answer for answer in answers].count(True) == 1
+
+
+async def test_instructions_that_come_late_are_told_when_they_are_there(world: World):
+    """A server that was not ready when the first skill of it was activated."""
+    world.servers.offers = {}
+    assert "Be gentle" not in text_of(await world.skill("activate", "base"))
+    world.servers.offers = {"s": OFFER}
+
+    assert "| Be gentle." in text_of(await world.skill("activate", "top"))
 
 
 async def test_activating_again_changes_nothing_and_is_short(world: World):
