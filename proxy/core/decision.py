@@ -78,22 +78,25 @@ class View:
         """The route of the tool that a client calls `name`: by exposed name, or else by its server's own."""
         return self.tools.get(name) or self.by_own_name.get(name)
 
-    def page_owner(self, uri: str) -> str | None:
-        """The first server, in the order of the file, one of whose tools here is shown with the page `uri`.
+    def page_owner(self, uri: str, giver: str | None = None) -> str | None:
+        """The server, one of whose tools here is shown with the page `uri`; of several as `lister_of`.
 
         To be granted a tool is to be granted its page (MCP Apps, SEP-1865), and nothing else.
         """
         if not uri.startswith(SCHEME):
             return None
-        return next((route.server for route in self.tools.values() if page_of(route.definition) == uri), None)
+        return _chosen((route.server for route in self.tools.values() if page_of(route.definition) == uri), giver)
 
     def tool_of(self, server: str, tool: str) -> Route | None:
         """The route of a tool by its server and its original name."""
         return next((r for r in self.tools.values() if r.server == server and r.original == tool), None)
 
-    def lister_of(self, uri: str) -> str | None:
-        """The first server, in the order of the file, at which the resource `uri` is listed."""
-        return next((route.server for route in self.resources if route.exposed == uri), None)
+    def lister_of(self, uri: str, giver: str | None = None) -> str | None:
+        """The server at which the resource `uri` is listed.
+
+        Of several, the one that has handed it out, `giver`, else the first in the order of the file.
+        """
+        return _chosen((route.server for route in self.resources if route.exposed == uri), giver)
 
     def has_template(self, template: str) -> Source | None:
         """The first server, in the order of the file, that lists `template` itself, and how it is written there."""
@@ -136,6 +139,12 @@ class View:
 
     def _skills_of(self, server: str) -> Iterator[Route]:
         return (skill for skill in self.skills if skill.server == server)
+
+
+def _chosen(servers: Iterable[str], giver: str | None) -> str | None:
+    """`giver`, if it is one of `servers`, else the first of them."""
+    found = list(servers)
+    return giver if giver in found else next(iter(found), None)
 
 
 class Absence(Enum):

@@ -1,7 +1,7 @@
 """What `check` finds when it holds the configuration against what the servers really offer."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -19,6 +19,11 @@ _ELSEWHERE = frozenset(
 """Keys of a schema by which other arguments may be allowed than its properties have."""
 _ALIKE = 0.6
 """How like a misspelled name must be at least to the one that is suggested."""
+_WHERE_READ = (
+    "at the one whose tool has handed it out to the client, else at the first of them, in this order, for which an "
+    "active skill grants it"
+)
+"""Which of several servers is meant (design rule 6)."""
 
 
 @dataclass(frozen=True)
@@ -124,18 +129,23 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
 
 
 def _shared_uris(catalogue: Catalogue, inventory: Inventory) -> Iterator[str]:
-    """URIs of resources, and of pages of tools, that skills grant at more than one server."""
+    """URIs of resources, templates, and pages of tools that skills grant at more than one server."""
     view = decide(catalogue, [skill.id for skill in catalogue.skills], inventory)
     pages = [(page, route.server) for route in view.tools.values() if (page := page_of(route.definition)) is not None]
+    for servers, uri in _shared([*pages, *((route.exposed, route.server) for route in view.resources)]):
+        yield f"servers {servers} offer the same resource URI, {uri}: it is read {_WHERE_READ}"
+    for servers, template in _shared((route.exposed, route.server) for route in view.templates):
+        yield f"servers {servers} offer the same resource template, {template}: what fits it is read {_WHERE_READ}"
+
+
+def _shared(offered: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The servers that offer the same, where there are several, and what; `offered`: what, each with its server."""
     owners: dict[str, dict[str, None]] = {}
-    for uri, server in (*pages, *((route.exposed, route.server) for route in view.resources)):
-        owners.setdefault(uri, {})[server] = None
-    for uri, servers in owners.items():
+    for what, server in offered:
+        owners.setdefault(what, {})[server] = None
+    for what, servers in owners.items():
         if len(servers) > 1:
-            yield (
-                f"servers {', '.join(servers)} offer the same resource URI, {uri}: it is read at the first of them, in "
-                "this order, for which an active skill grants it"
-            )
+            yield ", ".join(servers), what
 
 
 class _Acting:

@@ -216,8 +216,8 @@ class Forwarding:
     async def source(self, scope: ScopeId, uri: str) -> Source | None:
         """Where `uri` is read: the page of a tool at its server; else where it is listed, was handed out, or fits.
 
-        What was handed out counts while a skill of that server is active. What is exposed under a server's name is read
-        there or nowhere.
+        Where several have such a tool, or list it, the one of them that has handed it out counts. What was handed out
+        counts while a skill of that server is active. What is exposed under a server's name is read there or nowhere.
         """
         state = await self._gate.state(scope)
         catalogue = self._gate.catalogue(scope)
@@ -230,7 +230,7 @@ class Forwarding:
         giver = state.handed_out.get(uri)
         if giver not in catalogue.servers_of(state.active):
             giver = None
-        server = view.page_owner(uri) or view.lister_of(uri) or giver or view.template_of(uri)
+        server = view.page_owner(uri, giver) or view.lister_of(uri, giver) or giver or view.template_of(uri)
         return None if server is None else Source(server, uri)
 
     def _named(self, scope: ScopeId, uri: str) -> Source | None:

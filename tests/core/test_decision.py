@@ -517,6 +517,18 @@ def test_a_page_belongs_to_the_first_server_with_a_tool_that_is_shown_with_it():
     assert decide(denying, ("gh",), PAGES).page_owner("ui://gh/hide") == "gh"
 
 
+def test_of_several_servers_that_have_a_uri_the_one_that_handed_it_out_is_meant():
+    """Of those alone: what others hand out changes nothing."""
+    inventory: Inventory = {
+        "gh": Offer.of(tools=[with_page("show", "ui://both")], resources=[{"uri": "x:1"}]),
+        "gl": Offer.of(tools=[with_page("show", "ui://both")], resources=[{"uri": "x:1"}]),
+    }
+    view = decide(catalogue(skill("s", {"gh": EVERYTHING, "gl": EVERYTHING})), ("s",), inventory)
+
+    for find, uri in ((view.lister_of, "x:1"), (view.page_owner, "ui://both")):
+        assert [find(uri, giver) for giver in (None, "gh", "gl", "other")] == ["gh", "gh", "gl", "gh"]
+
+
 def test_a_page_is_no_resource_that_is_listed():
     """To be granted a tool is to be granted its page, and nothing else of its server."""
     one = catalogue(skill("gh", {"gh": Allow.of(["show"])}))

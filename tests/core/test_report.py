@@ -198,25 +198,35 @@ def with_page(name: str, uri: str) -> dict[str, Any]:
     return {"name": name, "_meta": {"ui": {"resourceUri": uri}}}
 
 
-def test_resources_and_pages_that_two_servers_have_are_noted():
+def test_resources_templates_and_pages_that_two_servers_have_are_noted():
     """In the order in which they are asked; not what one server has twice, nor what no skill grants at a second one."""
+    first, second = {"uriTemplate": "x:{n}"}, {"uriTemplate": "y:{n}"}
     inventory: Inventory = {
         "gh": Offer.of(
             tools=[with_page("a", "ui://app"), with_page("b", "ui://app"), with_page("c", "ui://gh")],
             resources=[{"uri": "x:1"}, {"uri": "x:2"}, {"uri": "ui://gh"}],
+            templates=[first, second],
         ),
-        "gl": Offer.of(tools=[with_page("a", "ui://app"), with_page("c", "ui://gl")], resources=[{"uri": "x:1"}]),
-        "third": Offer.of(resources=[{"uri": "x:1"}, {"uri": "ui://gl"}]),
+        "gl": Offer.of(
+            tools=[with_page("a", "ui://app"), with_page("c", "ui://gl")],
+            resources=[{"uri": "x:1"}],
+            templates=[{"uriTemplate": "x:{m}"}, second],
+        ),
+        "third": Offer.of(resources=[{"uri": "x:1"}, {"uri": "ui://gl"}], templates=[first]),
     }
 
     skills = [skill({"gh": EVERYTHING, "gl": EVERYTHING}, resources={"third": Allow.of(["x:7"])})]
     notes = report(catalogue(*skills, third="third"), inventory, {}).notes
 
-    shared = [note for note in notes if "the same resource URI" in note]
+    shared = [note for note in notes if "the same resource" in note]
+    where = (
+        "read at the one whose tool has handed it out to the client, else at the first of them, in this order, for "
+        "which an active skill grants it"
+    )
     assert shared == [
-        f"servers {servers} offer the same resource URI, {uri}: it is read at the first of them, in this order, "
-        "for which an active skill grants it"
-        for servers, uri in (("gh, gl", "ui://app"), ("gh, gl", "x:1"))
+        f"servers gh, gl offer the same resource URI, ui://app: it is {where}",
+        f"servers gh, gl offer the same resource URI, x:1: it is {where}",
+        f"servers gh, gl offer the same resource template, y:{{n}}: what fits it is {where}",
     ]
 
 

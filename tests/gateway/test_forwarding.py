@@ -74,6 +74,36 @@ async def test_a_listed_resource_is_read_where_it_is_listed():
     assert servers.links["greedy"].asked == [("resources/read", {"uri": GIVEN})]
 
 
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+@pytest.mark.parametrize("giver", ["one", "two"])
+async def test_what_two_servers_list_is_read_at_the_one_that_handed_it_out(order: tuple[str, str], giver: str):
+    """Whatever their order in the file; until one does, and once its tools have gone, the first is asked (rule 6)."""
+    offer = Offer.of(tools=[{"name": "give"}], resources=[{"uri": GIVEN}])
+    servers = Servers(dict.fromkeys(order, offer), {name: Server(LINK) for name in order})
+    skills = [Skill(name, "", "", "", tools={name: EVERYTHING}) for name in order]
+    lists = Skill("lists", "", "", "", resources=dict.fromkeys(order, EVERYTHING))
+    catalogue = Catalogue(order, Naming({name: name for name in order}), (*skills, lists))
+    gate = Gate(Policy(catalogue), servers, MemoryStore(every_kind(10)))
+    forwarding = Forwarding(gate, Rounds(Settings(), anyio.create_task_group()), Idling(gate, anyio.current_time))
+
+    async def read_at() -> str:
+        for link in servers.links.values():
+            link.asked.clear()
+        await forwarding.read_resource(caller(), {"uri": GIVEN})
+        (asked,) = [name for name, link in servers.links.items() if link.asked]
+        return asked
+
+    for skill in catalogue.by_id:
+        await gate.change(SCOPE, lambda state, skill=skill: activated(catalogue, state, skill))
+    assert await read_at() == order[0]
+    await forwarding.call_tool(caller(), {"name": f"{giver}__give"})
+    assert await read_at() == giver
+    for skill in (giver, "lists"):
+        await gate.change(SCOPE, lambda state, skill=skill: offloaded(catalogue, state, skill))
+    (other,) = {*order} - {giver}
+    assert await read_at() == other
+
+
 async def test_a_page_is_read_at_the_server_of_its_tool():
     """Also where another server, which comes first in the file, claims it for its own."""
     gate, forwarding, servers = world(listed=True)

@@ -194,5 +194,5 @@ def test_check_notes_a_page_that_two_servers_have(world: World):
     done = subprocess.run(
         program("check", "--config", world.config), capture_output=True, text=True, timeout=60, check=False
     )
-    expected = "servers board, chart offer the same resource URI, ui://shared/page: it is read at the first of them"
+    expected = "servers board, chart offer the same resource URI, ui://shared/page: it is read at the one whose tool"
     assert expected in " ".join(done.stdout.split())
