@@ -1,6 +1,7 @@
 """An upstream for tests over stdio, whose every answer stands in a file, so that any shape can be sent in both eras.
 
-`--answers FILE` is JSON that is read anew for each request: `{"capabilities": …, "answers": {KEY: RESULT}}`. A request
+`--answers FILE` is JSON that is read anew for each request: `{"capabilities": …, "answers": {KEY: RESULT}}`, which may
+have `instructions`. A request
 goes by `METHOD VALUE`, else by `METHOD`, where VALUE is its `cursor`, `uri` or `name`; a result `{"error": …}` is an
 error, one that has a `notify` sends that notification first. Each message that comes becomes one JSON line in the file
 given by `--log`.
@@ -36,7 +37,8 @@ def send(message: Mapping[str, Any]) -> None:
 
 def outcome(script: Mapping[str, Any], name: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """The result or error of a request."""
-    told = {"capabilities": script["capabilities"], "serverInfo": {"name": name, "version": "1"}}
+    own = {"instructions": script["instructions"]} if "instructions" in script else {}
+    told = {"capabilities": script["capabilities"], "serverInfo": {"name": name, "version": "1"}, **own}
     if method == "initialize":
         return {"result": {"protocolVersion": HANDSHAKE, **told}}
     if method == "server/discover":
