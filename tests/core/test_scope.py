@@ -21,6 +21,7 @@ from proxy.core.scope import (
     disconnected,
     evidence_of,
     handed_out,
+    instructed,
     missed_read,
     observed_after_result,
     put,
@@ -228,6 +229,17 @@ def _is_new(events: list[str], place: int) -> bool:
 
 
 # --- resources that tool results hand out ----------------------------------------------------------------------------
+
+
+def test_whose_instructions_were_given_is_remembered_while_another_skill_of_theirs_is_active():
+    """`known` are the servers of these; what was given before is not, once no skill of theirs is."""
+    state = instructed(ScopeState(), ["gh"], [])
+
+    assert state.instructed == {"gh"}
+    assert instructed(state, ["gl"], ["gh", "gl"]).instructed == {"gh", "gl"}
+    assert instructed(state, ["gl"], ["gl"]).instructed == {"gl"}
+    assert instructed(state, [], []).instructed == frozenset()
+    assert instructed(state, [], ["gh"]) is state
 
 
 def test_handed_out_resources_are_remembered_with_the_server_that_did():

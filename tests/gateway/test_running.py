@@ -204,7 +204,7 @@ async def test_a_failing_step_says_which_it_is_where_and_why(result: Any, reason
             "reason": reason,
         }
         assert structured["done"][0] == {"step": "take it", "target": "desk/one", "status": "completed"}
-        assert "step write it (steps[1], desk/two) failed: " + reason in text_of(answer)
+        assert "step write it (steps[1], desk/two) failed: " + reason.replace("\n", " ") in text_of(answer)
         assert "Done before that, and not undone: take it." in text_of(answer)
         assert "three" not in world.desk.tools
         (run,) = world.runs

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.wording import UNTRUSTED_GUIDE
+from proxy.core.wording import UNTRUSTED_FILE, UNTRUSTED_GUIDE
 from tests.answers import (
     available_skills,
     current_skills,
@@ -176,7 +176,7 @@ async def test_it_reads_a_guide_and_files_without_activating(world: World, names
         )
         x = await peer.skill("read", "plain", path="references/x.md")
         assert "<skill_file>hello reference\n</skill_file>" in text_of(x)
-        assert text_of(x).startswith("skill plain, file references/x.md (16 bytes, utf-8):\n\n")
+        assert text_of(x).startswith(f"skill plain, file references/x.md (16 bytes, utf-8):\n{UNTRUSTED_FILE}\n\n")
         assert await file(peer, "./references/x.md") == ("utf-8", "hello reference\n")
         assert await file(peer, "alias.md") == ("utf-8", "hello reference\n")
         assert await file(peer, "Größe (1) 100%.md") == ("utf-8", "odd name\n")
