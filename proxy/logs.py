@@ -9,6 +9,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from proxy.core.masking import Masker
+from proxy.core.texts import printable
 
 
 def configure(level: str, masker: Masker) -> None:
@@ -17,12 +18,16 @@ def configure(level: str, masker: Masker) -> None:
     def mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         return {key: _masked(masker, value) for key, value in event.items()}
 
+    def plain(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {key: printable(v, lines=True) if isinstance(v, str) else v for key, v in event.items()}
+
     terminal = sys.stderr.isatty()
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
         structlog.processors.format_exc_info if level == "debug" else _without_traceback,
         mask,
+        *([plain] if terminal else ()),  # JSON has escapes of its own
     ]
     renderer: Processor = (
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(ensure_ascii=False)

@@ -32,6 +32,7 @@ from proxy.core.invoke_tool import SKILL_INVOKE
 from proxy.core.relations import required
 from proxy.core.scope import ScopeId
 from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
+from proxy.core.texts import printable
 
 SHOWN = 1600
 """Characters of a result that are shown."""
@@ -54,7 +55,7 @@ def attempt(loaded: Loaded, skill: str | None, call: str | None, arguments: str 
         wanted = _Wanted(_choose(loaded, skill), call, _parsed(call, arguments))
         good = anyio.run(partial(_story, console, loaded, wanted))
     except CannotTry as problem:
-        console.print(escape(str(problem)))
+        console.print(_shown(str(problem)))
         return LIVE_PROBLEM if wanted else REFUSED
     return GOOD if good else LIVE_PROBLEM
 
@@ -139,8 +140,8 @@ async def _reread(client: Client, news: Subscription) -> None:
 async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> bool:
     catalogue = _of_client(loaded)
     skill = catalogue.by_id[wanted.skill]
-    called = f"[bold]{escape(skill.id)}[/]"
-    console.print(f"A client connects to [bold]{escape(str(loaded.path))}[/] and lists its tools:")
+    called = f"[bold]{_shown(skill.id)}[/]"
+    console.print(f"A client connects to [bold]{_shown(str(loaded.path))}[/] and lists its tools:")
     before = await _tools(client)
     _show(console, catalogue, before)
     if skill.active or skill.pinned:
@@ -181,13 +182,13 @@ def _show(console: Console, catalogue: Catalogue, tools: list[Tool]) -> None:
     offers = f"{', '.join(actions(catalogue))} skills: {', '.join(catalogue.by_id)}"
     for tool in tools:
         about = offers if tool.name == SKILL else (tool.description or "").strip().split("\n")[0]
-        line = Text.assemble("  ", (tool.name.ljust(longest), "cyan"), "  ", _printable(about))
+        line = Text.assemble("  ", (printable(tool.name).ljust(longest), "cyan"), "  ", printable(about))
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def _printable(text: str) -> str:
-    """`text` of a server without what would steer the terminal."""
-    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+def _shown(text: str) -> str:
+    """`text` of others as it can stand in a line of ours: without orders to the terminal, and without markup."""
+    return escape(printable(text, lines=True))
 
 
 async def _switch(console: Console, client: Client, action: str, skill: str) -> CallToolResult:
@@ -207,11 +208,11 @@ async def _call(console: Console, client: Client, name: str, arguments: Json) ->
     try:
         result = await client.call_tool(name, dict(arguments))
     except MCPError as error:
-        console.print(f"The call failed: {escape(_printable(error.message))}")
+        console.print(f"The call failed: {_shown(error.message)}")
         return None
-    text = _printable(_text(result)).strip("\n")
+    text = printable(_text(result), lines=True).strip("\n")
     shown = text if len(text) <= SHOWN else text[:SHOWN] + f"\n… ({len(text) - SHOWN} more characters)"
-    console.print(Panel(escape(shown), border_style="red" if result.is_error else "dim"))
+    console.print(Panel(_shown(shown), border_style="red" if result.is_error else "dim"))
     return result
 
 
@@ -253,10 +254,10 @@ async def _use(
         return True
     if arguments is None:
         why = "needs arguments" if arguments_for(tool) is None else "may destroy something"
-        console.print(escape(f"\n(No call: {tool.name} {why}; give\n  {how_to_call(tool)})"))
+        console.print(_shown(f"\n(No call: {tool.name} {why}; give\n  {how_to_call(tool)})"))
         return wanted.call is None
     given = json.dumps(arguments, ensure_ascii=False)
-    console.print(f"\nIt calls [bold]{escape(tool.name)}[/] with {escape(given)}:")
+    console.print(f"\nIt calls [bold]{_shown(tool.name)}[/] with {_shown(given)}:")
     result = await _call(console, client, tool.name, arguments)
     if result is not None and result.is_error:
         console.print("The tool answered with an error.")
@@ -301,7 +302,7 @@ async def _estimate(
         f"the activation's result added about {once:,} once (an estimate: characters / 4)."
     )
     if missing:
-        names = escape(", ".join(sorted(missing)))
+        names = _shown(", ".join(sorted(missing)))
         console.print(f"Not counted (not ready, impossible beside others, or with hooks): {names}.")
 
 

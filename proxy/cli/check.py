@@ -6,7 +6,7 @@ import anyio
 
 from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM
-from proxy.cli.layout import counted, indented, not_offered, short
+from proxy.cli.layout import counted, indented, not_offered, say, short
 from proxy.config.difference import in_force
 from proxy.config.load import Loaded
 from proxy.config.packages import installed
@@ -26,15 +26,15 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     logs.configure("error", masker)
     catalogue = loaded.catalogue
     offered = f"{counted(len(catalogue.servers), 'server')}, {counted(len(catalogue.skills), 'skill')}"
-    print(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
+    say(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
     if catalogue.on_start:
         print(indented(f"before a client's first call: {in_order(catalogue.on_start)}"))
     for note in loaded.notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     for root in loaded.library.visited:
         for one in installed(root):
             for change in changes_of(one):
-                print(f"note: {short(root / one.id)}: {change}")
+                say(f"note: {short(root / one.id)}: {change}")
     if loaded.left_out:
         print(not_offered(loaded.left_out))
     wrong = sum(bool(left.problems) for left in loaded.left_out)
@@ -46,7 +46,7 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     found = report(catalogue, inventory, failed)
     print()
     for key, status in statuses.items():
-        print(f"server {key}: {_standing(status, inventory.get(key))}")
+        say(f"server {key}: {_standing(status, inventory.get(key))}")
     good = found.good and not wrong
     _print(found, good=good)
     return GOOD if good else LIVE_PROBLEM
@@ -82,9 +82,10 @@ def _standing(status: Status, offer: Offer | None) -> str:
 def _print_offline(loaded: Loaded, wrong: int) -> None:
     """`wrong`: how many skills in folders cannot be used as they are written."""
     for server, reason in loaded.unstartable.items():
-        print(f"note: server {server} cannot be started: {reason}")
+        say(f"note: server {server} cannot be started: {reason}")
     for skill in loaded.catalogue.skills:
-        print(f"\nskill {_title(skill)}" + ("" if skill.servers else f": {_without_servers(skill)}"))
+        print()
+        say(f"skill {_title(skill)}" + ("" if skill.servers else f": {_without_servers(skill)}"))
         _print_deeds(skill)
     but = f", but {counted(wrong, 'skill')} cannot be used (see above)" if wrong else ""
     sound = f"The file is sound{but}; no server was started."
@@ -98,23 +99,23 @@ def _print(found: Report, *, good: bool) -> None:
     if found.problems:
         print("\nProblems:")
         for problem in found.problems:
-            print(f"  {problem}")
+            say(f"  {problem}")
     if found.notes:
         print("\nWorth knowing:")
         for note in found.notes:
-            print(f"  {note}")
+            say(f"  {note}")
     print("\n" + ("All is good." if good else "Something is not as the configuration says; see above."))
 
 
 def _print_skill(found: SkillReport) -> None:
     besides = [counted(n, what) for n, what in ((found.resources, "resource"), (found.prompts, "prompt")) if n]
     granted = ", ".join([counted(len(found.tools), "tool"), *besides])
-    print(f"skill {_title(found.skill)}: {granted if found.skill.servers else _without_servers(found.skill)}")
+    say(f"skill {_title(found.skill)}: {granted if found.skill.servers else _without_servers(found.skill)}")
     _print_deeds(found.skill)
     for tool in found.tools:
-        print(f"  + {tool.exposed}")
+        say(f"  + {tool.exposed}")
     for problem in found.problems:
-        print(f"  ! {problem}")
+        say(f"  ! {problem}")
 
 
 def _title(skill: Skill) -> str:

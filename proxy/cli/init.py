@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from proxy.cli.exits import GOOD, REFUSED
+from proxy.cli.layout import say
 from proxy.cli.source import Source, dumped, read
 from proxy.config.load import Refused, load
+from proxy.core.texts import printable
 
 HEAD: Final = """\
 # One skill for each server, to be edited: the model chooses a skill by its desc and works by its usage. A tool_list
@@ -45,22 +47,22 @@ def init(source: Path | None, target: Path) -> int:
         with open(target, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(written)
     except FileExistsError:
-        print(f"{target} exists already; name another file with --output", file=sys.stderr)
+        print(printable(f"{target} exists already; name another file with --output"), file=sys.stderr)
         return REFUSED
     except OSError as error:
-        print(f"mcp-skill-proxy: {target}: {error.strerror}", file=sys.stderr)
+        print(printable(f"mcp-skill-proxy: {target}: {error.strerror}"), file=sys.stderr)
         return REFUSED
     count = "1 server with a skill" if len(found.servers) == 1 else f"{len(found.servers)} servers with a skill each"
-    print(f"{target}: {count}; edit it, then: mcp-skill-proxy check --config {shlex.quote(str(target))}")
+    say(f"{target}: {count}; edit it, then: mcp-skill-proxy check --config {shlex.quote(str(target))}")
     _print_notes(found)
     if left := list(_left_to_do(target)):
-        print("To do before it can serve:", *left, sep="\n  ")
+        print("To do before it can serve:", *(printable(str(one)) for one in left), sep="\n  ")
     return GOOD
 
 
 def _print_notes(found: Source) -> None:
     for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(printable(f"note: {note}"), file=sys.stderr)
 
 
 def _left_to_do(target: Path) -> Iterable[object]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config.library import LeftOut
+from proxy.core.texts import printable
 
 WIDTH: Final = 80
 """Columns of a terminal, as far as lines can be wrapped."""
@@ -30,7 +31,7 @@ def short(path: Path) -> Path:
 def indented(text: str) -> str:
     """`text` in lines that fit, further in where it goes on."""
     return textwrap.fill(
-        text,
+        printable(text),
         WIDTH,
         initial_indent="  ",
         subsequent_indent="    ",
@@ -45,9 +46,9 @@ def abridged(text: str) -> str:
     return textwrap.indent(textwrap.fill(plain, WIDTH - 2, max_lines=LINES, placeholder=" …"), "  ")
 
 
-def printable(text: str) -> str:
-    """`text` without what a terminal might take for orders."""
-    return "".join(character if character.isprintable() else " " for character in text)
+def say(line: str) -> None:
+    """Print one line, whatever it holds."""
+    print(printable(line))
 
 
 def not_offered(skills: Sequence[LeftOut]) -> str:

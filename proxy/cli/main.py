@@ -16,6 +16,7 @@ from proxy.cli.exits import GOOD, INTERRUPTED, REFUSED
 from proxy.cli.light_imports import import_pydantic, import_structlog
 from proxy.core.scope import NAMESPACE, ScopeId
 from proxy.core.server import Server
+from proxy.core.texts import printable
 
 if TYPE_CHECKING:
     from proxy.config.load import Loaded
@@ -178,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(end="", flush=True)  # that nobody reads is told here, not once the program is over
     except Refused as refused:
         for problem in refused.problems:
-            print(problem, file=sys.stderr)
+            print(printable(str(problem)), file=sys.stderr)
         return REFUSED
     except BrokenPipeError:  # who reads has read enough (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -10,10 +10,11 @@ from typing import Final
 
 from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
-from proxy.cli.layout import counted, printable, short
+from proxy.cli.layout import counted, short
 from proxy.config.load import Loaded
 from proxy.core.masking import Masker
 from proxy.core.run import Run, StepRecord, json_of
+from proxy.core.texts import printable
 from proxy.store.state_file import CannotUse, StateFile
 
 SHOWN: Final = 8

@@ -22,11 +22,11 @@ from proxy import logs
 from proxy.app import Running, running
 from proxy.cli.exits import GOOD, REFUSED
 from proxy.cli.hangup import Hangup
-from proxy.cli.layout import printable
 from proxy.config.load import Loaded, Refused
 from proxy.config.reload import Reload, Watcher
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
+from proxy.core.texts import printable
 from proxy.face.early_responder import EarlyResponder
 from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
@@ -66,7 +66,7 @@ def serve(
         try:
             bound = listen(host, DEFAULT_PORT if arguments.port is None else arguments.port, loaded.settings)
         except CannotListen as problem:
-            print(f"mcp-skill-proxy: {problem}", file=sys.stderr)
+            print(f"mcp-skill-proxy: {printable(str(problem))}", file=sys.stderr)
             return REFUSED
         face = partial(_over_http, bound, host)
     proxy = running(loaded, None if first is None else own, early, masker)
@@ -143,7 +143,7 @@ def _tell(proxy: Running, bound: socket) -> None:
         log.info("proxy.ready", url=url, count=len(skills), skills=ids, claude_code=claude, entry=entry)
         return
     width = shutil.get_terminal_size().columns - 2
-    lines = [f"mcp-skill-proxy serves {proxy.loaded.path} at {url} (Ctrl-C ends it)", "", "Skills:"]
+    lines = [f"mcp-skill-proxy serves {printable(str(proxy.loaded.path))} at {url} (Ctrl-C ends it)", "", "Skills:"]
     for skill in skills[:MOST_SHOWN]:
         state = " (active at once)" if skill.active or skill.pinned else ""
         shown = printable(f"{skill.id}{state}: {skill.desc or skill.name}")

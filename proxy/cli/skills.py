@@ -13,7 +13,7 @@ from typing import Final
 from platformdirs import user_data_path
 
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
-from proxy.cli.layout import abridged, counted, indented, not_offered, short
+from proxy.cli.layout import abridged, counted, indented, not_offered, say, short
 from proxy.config.files import Files
 from proxy.config.library import DOCUMENTS, Library, Root, find, one_line
 from proxy.config.load import load
@@ -23,6 +23,7 @@ from proxy.config.problems import Refused
 from proxy.config.records import Installed, changes_of
 from proxy.config.skill_md import read
 from proxy.core.catalogue import Skill
+from proxy.core.texts import printable
 
 _PLAIN_PATH: Final = re.compile(r"/[\w./+-]*")
 """Paths that are text in YAML as they are."""
@@ -37,7 +38,7 @@ def skills(arguments: argparse.Namespace) -> int:
     try:
         return work(arguments)
     except BadPackage as error:
-        print(f"mcp-skill-proxy: {error}", file=sys.stderr)
+        print(printable(f"mcp-skill-proxy: {error}", lines=True), file=sys.stderr)
         return REFUSED
 
 
@@ -50,11 +51,11 @@ def _add(arguments: argparse.Namespace) -> int:
     into = _folder(arguments.to)
     before = {one.id: one for one in installed(into)}
     done = add(arguments.source, into, _validate, _name_of, arguments.sha256)
-    print(f"{done.id}: installed in {into / done.id} ({counted(len(done.files), 'file')}, SHA-256 {done.sha256})")
+    say(f"{done.id}: installed in {into / done.id} ({counted(len(done.files), 'file')}, SHA-256 {done.sha256})")
     if older := before.get(done.id):
         _print_replaced(older)
     for note in find([Root(into / done.id, trusted=True, shown=done.id)], (), Files()).notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     print(
         "To offer it, name that folder in the configuration; what it says of tools holds once it is trusted, or once\n"
         f"skill_configs.{done.id} grants them:\n  skill_paths: [{{path: {_in_yaml(into)}, trusted: false}}]"
@@ -64,10 +65,10 @@ def _add(arguments: argparse.Namespace) -> int:
 
 def _print_replaced(older: Installed) -> None:
     """Say what is no longer there, with what somebody had changed in it."""
-    print("note: it replaces an older one" + (f", from {older.source}" if older.source else ""))
+    say("note: it replaces an older one" + (f", from {older.source}" if older.source else ""))
     edits = tuple(change for change in older.changes if not change.startswith("missing: "))
     for line in changes_of(replace(older, changes=edits, damage="")):
-        print(f"note: gone with that: {line}")
+        say(f"note: gone with that: {line}")
 
 
 def _in_yaml(path: Path) -> str:
@@ -78,7 +79,7 @@ def _in_yaml(path: Path) -> str:
 def _remove(arguments: argparse.Namespace) -> int:
     into = _folder(arguments.source)
     remove(arguments.id, into)
-    print(f"{arguments.id}: removed from {into}")
+    say(f"{arguments.id}: removed from {into}")
     return GOOD
 
 
@@ -89,7 +90,7 @@ def _list(arguments: argparse.Namespace) -> int:
     packages = {os.path.realpath(root / one.id): one for root in loaded.library.visited for one in installed(root)}
     changed = any(one.changes or one.damage for one in packages.values())
     for skill in loaded.catalogue.skills:
-        print(f"{skill.id}{_state(skill)}")
+        say(f"{skill.id}{_state(skill)}")
         if text := abridged(skill.desc):
             print(text)
         print(indented(_origin(skill)))
@@ -120,32 +121,32 @@ def _validate_all(arguments: argparse.Namespace) -> int:
 def _print_found(path: Path, found: Library, *, any_server: bool) -> bool:
     """Print what was found below `path`; whether all of it is good."""
     for note in found.notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     for left in found.left_out:
         for problem in left.problems or (f"{left.file}: {left.why}",):
-            print(f"problem: {problem}")
+            say(f"problem: {problem}")
     good = bool(found.skills) and not found.left_out
     for skill in found.skills:
         unknown = () if any_server else skill.unknown
         for problem in unknown:
-            print(f"problem: {problem}")
+            say(f"problem: {problem}")
         if unknown:
             good = False
             continue
         why = skill.folder.unserved
-        print(f"{skill.id}: good" + (f"; clients that know skills are not served it: {why}" if why else ""))
+        say(f"{skill.id}: good" + (f"; clients that know skills are not served it: {why}" if why else ""))
     if not found.skills and not found.left_out:
-        print(f"problem: {path}: no skill is there: a skill is a folder with a SKILL.md")
+        say(f"problem: {path}: no skill is there: a skill is a folder with a SKILL.md")
     return good
 
 
 def _print_installed(into: Path) -> int:
     found = installed(into)
     if not found:
-        print(f"No skill is installed in {into}.")
+        say(f"No skill is installed in {into}.")
     for one in found:
         files = counted(len(one.files), "file")
-        print(one.id if one.damage else f"{one.id}: {files} from {one.source}, installed {one.installed_at}")
+        say(one.id if one.damage else f"{one.id}: {files} from {one.source}, installed {one.installed_at}")
         _print_changes(one)
     return LIVE_PROBLEM if any(one.changes or one.damage for one in found) else GOOD
 

@@ -34,6 +34,11 @@ def fitting(texts: Sequence[str], limit: int, length: Callable[[str], int] = siz
     return [text for text, end in zip(texts, accumulate(map(length, texts)), strict=True) if end <= limit]
 
 
+def printable(text: str, *, lines: bool = False) -> str:
+    """`text` without what a terminal might take for orders and what nobody sees; with `lines`, ends of lines stay."""
+    return "".join(character if character.isprintable() or (lines and character == "\n") else " " for character in text)
+
+
 def flat(text: str, limit: int = NAME_LIMIT) -> str:
     """`text` as one line of at most `limit` characters, all of which can be seen."""
     return shortened(" ".join(_CONTROL.sub(" ", INVISIBLE_CHARACTER.sub("", text)).split()), limit)

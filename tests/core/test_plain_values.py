@@ -111,7 +111,7 @@ def test_folders_are_plain_wherever_they_are(names: list[str]):
 
 
 @law
-@given(st.integers(0, 10**14), st.sampled_from(["", "ms", "MiB", "%"]))
+@given(st.integers(0, 10**12 - 1), st.sampled_from(["", "ms", "MiB", "%"]))
 def test_numbers_are_plain(number: int, unit: str):
     """With and without a unit."""
     assert is_plain(f"{number}{unit}")
