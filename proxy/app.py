@@ -172,6 +172,7 @@ class Running:
             self._session_ended,
             self.clients.streaming,
             limit=self.loaded.settings.max_scopes.session,
+            budget=self.clients.budget,
         )
         self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
         self._sessions = sessions
@@ -224,7 +225,7 @@ async def running(
         pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
         gate = Gate(policy, pool, store, settings, eager)
         reads, files, idling = ListReads(), FolderFiles(), Idling(gate, time.monotonic)
-        rounds = Rounds(settings, tasks)
+        rounds = Rounds(settings, tasks, clients.budget)
         forwarding = Forwarding(gate, rounds, idling)
         runner = Runner(gate, forwarding, time.monotonic, masker.mask)
         hooks = Hooks(gate, runner, tasks)

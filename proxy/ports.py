@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from proxy.core.byte_budget import ByteBudget
 from proxy.core.catalogue import Skill
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json, Offer
@@ -333,6 +334,11 @@ class Subscriber:
 
 class Clients(Protocol):
     """The clients of scopes, as servers need them beyond the requests in work."""
+
+    @property
+    def budget(self) -> ByteBudget:
+        """Of what waits for them."""
+        ...
 
     def capabilities(self, scope: ScopeId) -> Json:
         """What the newest client of `scope` declared that it can be asked."""

@@ -22,11 +22,13 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
+from proxy.core.byte_budget import ByteBudget
 from proxy.core.capabilities import lacking, refusal
 from proxy.core.inventory import Json
 from proxy.core.log_levels import severe_enough
 from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId, client_key
+from proxy.core.waiting_messages import LOG_MESSAGE, WaitingMessages
 from proxy.face import raw
 from proxy.face.introductions import name_of
 from proxy.ports import Caller, ListKind, Subscriber
@@ -37,6 +39,8 @@ SEND_TIMEOUT: Final = 5.0
 """Seconds for one message to be taken; a client that does not read loses messages, nothing else."""
 WAITING: Final = 1000
 """How many messages wait for one connection, the newest ones."""
+WAITING_BYTES: Final = 4 * 1024 * 1024
+"""How many bytes of them."""
 
 EVENTS: Final[Mapping[ListKind, ServerEvent]] = {
     "tools": ToolsListChanged(),
@@ -54,14 +58,18 @@ class _Peer:
     on. `told`: the notices that went out on the stream that is, or was, open.
     """
 
-    def __init__(self, session: ServerSession, capabilities: Json, *, stream: bool) -> None:
+    def __init__(self, session: ServerSession, capabilities: Json, waiting: WaitingMessages, *, stream: bool) -> None:
         self.session = session
         self.capabilities = capabilities
         self.level: str | None = None
-        self.waiting: dict[str, tuple[str, Json]] = {}
+        self.waiting = waiting
         self.open = stream
         self.told: set[str] = set()
         self.sending = False
+
+    def wants(self, log_message: Json) -> bool:
+        """Whether a log message is severe enough for it."""
+        return self.level is None or severe_enough(log_message.get("level"), self.level)
 
 
 class _Bus:
@@ -118,7 +126,8 @@ class ClientRegistry:
     a connection is forgotten.
     """
 
-    def __init__(self, tasks: TaskGroup) -> None:
+    def __init__(self, tasks: TaskGroup, budget: ByteBudget | None = None) -> None:
+        self.budget = budget or ByteBudget()
         self._tasks = tasks
         self._peers: dict[ScopeId, dict[str, _Peer]] = {}
         self._listening: dict[ScopeId, _Listening] = {}
@@ -141,7 +150,8 @@ class ClientRegistry:
         whether what no request has caused goes out on the stream that its requests come on.
         """
         has_stream = stream or (scope, connection) in self._streams
-        self._peers.setdefault(scope, {})[connection] = _Peer(session, capabilities, stream=has_stream)
+        waiting = WaitingMessages(self.budget.share(WAITING_BYTES), WAITING)
+        self._peers.setdefault(scope, {})[connection] = _Peer(session, capabilities, waiting, stream=has_stream)
         self.declare(scope, capabilities)
 
     def part(self, scope: ScopeId, connection: str) -> None:
@@ -170,7 +180,8 @@ class ClientRegistry:
             return
         peer.open = open_now
         if open_now:
-            peer.waiting = {method: (method, {}) for method in sorted(peer.told)} | peer.waiting
+            for method in sorted(peer.told, reverse=True):
+                peer.waiting.put_first(method, method, {})
             peer.told.clear()
             self._hurry(peer)
 
@@ -254,8 +265,8 @@ class ClientRegistry:
     def log(self, scope: ScopeId, params: Json) -> None:
         """Send a log message that no request caused to the clients of `scope` that want it; waits for none."""
         for peer in self._peers.get(scope, {}).values():
-            if peer.level is None or severe_enough(params.get("level"), peer.level):
-                self._post(peer, f"log {next(self._numbers)}", "notifications/message", params)
+            if peer.wants(params):
+                self._post(peer, f"log {next(self._numbers)}", LOG_MESSAGE, params)
 
     def tell(self, scope: ScopeId, method: str, params: Json) -> None:
         """Send a notification to every handshake-era client of `scope`; waits for none."""
@@ -279,9 +290,7 @@ class ClientRegistry:
 
     def _post(self, peer: _Peer, key: str, method: str, params: Json) -> None:
         """Have a message sent; one that waits under the same key is replaced."""
-        peer.waiting[key] = (method, params)
-        if len(peer.waiting) > WAITING:
-            del peer.waiting[next(iter(peer.waiting))]
+        peer.waiting.put(key, method, params)
         self._hurry(peer)
 
     def _hurry(self, peer: _Peer) -> None:
@@ -293,7 +302,9 @@ class ClientRegistry:
         """Send what waits for one connection."""
         try:
             while peer.waiting and peer.open:
-                method, params = peer.waiting.pop(next(iter(peer.waiting)))
+                method, params = peer.waiting.take()
+                if method == LOG_MESSAGE and not peer.wants(params):
+                    continue
                 if method in LIST_CHANGED.values():
                     peer.told.add(method)
                 with anyio.move_on_after(SEND_TIMEOUT) as scope:

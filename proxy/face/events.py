@@ -14,6 +14,7 @@ import anyio
 from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
+from proxy.core.byte_budget import ByteBudget, Share, message_size
 from proxy.ports import Clock
 
 EVENTS: Final = 100
@@ -24,6 +25,9 @@ SENT: Final = 16
 SENT_BYTES: Final = 64 * 1024
 """How many answers that were sent, and bytes of them, one session keeps all the same, the newest ones: what was sent on
 a connection that is lost without a word has not arrived, and nobody knows."""
+KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of JSON of all events that one session keeps. Where it has more, the oldest streams that have their answer are
+forgotten, and a client that comes back for one is told that it is over; then the oldest events of the others."""
 KEPT: Final = 60.0
 """Seconds that a client has to come back: after the answer or the break, whichever was later, or after a notice."""
 DIGITS: Final = 12
@@ -43,6 +47,7 @@ class Sender(Protocol):
 class _Event(NamedTuple):
     number: int
     came: float
+    size: int
     message: JSONRPCMessage
 
 
@@ -51,14 +56,16 @@ class Stream:
 
     `key`: what the SDK calls it. `answer`: the id of the event with the answer, once there is one. `since`: when the
     newest event came, or when the response that sent the stream ended, whichever was later, in the clock's seconds.
+    `share`: of the bytes that its session keeps.
     """
 
-    def __init__(self, key: str, name: str, now: float) -> None:
+    def __init__(self, key: str, name: str, now: float, share: Share) -> None:
         self.key = key
         self.name = name
         self.answer: str | None = None
         self.since = now
-        self._events: deque[_Event] = deque(maxlen=EVENTS)
+        self._events: deque[_Event] = deque()
+        self._share = share
         self._number = 0
         self._sender: Sender | None = None
         self._news: anyio.Event | None = None
@@ -80,7 +87,11 @@ class Stream:
         self.since = now
         event_id = self._id(self._number)
         if message is not None:
-            self._events.append(_Event(self._number, now, message))
+            size = _size(message) + len(self.key)
+            self._share.add(size)
+            self._events.append(_Event(self._number, now, size, message))
+            if len(self._events) > EVENTS:
+                self._forget_oldest()
             if not self.own and isinstance(message, JSONRPCResponse | JSONRPCError):
                 self.answer = event_id
             self._tell()
@@ -103,12 +114,20 @@ class Stream:
     def drop(self, before: float) -> None:
         """Forget the events that came before that time."""
         while self._events and self._events[0].came < before:
-            self._events.popleft()
+            self._forget_oldest()
+
+    def give_up_oldest(self) -> bool:
+        """Forget the oldest event, unless it is the answer; whether there was one."""
+        if not self._events or self._id(self._events[0].number) == self.answer:
+            return False
+        self._forget_oldest()
+        return True
 
     def close(self) -> None:
         """Nothing comes any more, and nothing is kept."""
         self._closed = True
-        self._events.clear()
+        while self._events:
+            self._forget_oldest()
         self._tell()
 
     async def send_after(self, number: int, send: EventCallback) -> None:
@@ -124,6 +143,9 @@ class Stream:
                 self._news = self._news or anyio.Event()
                 await self._news.wait()
 
+    def _forget_oldest(self) -> None:
+        self._share.add(-self._events.popleft().size)
+
     def _id(self, number: int) -> str:
         return f"{self.name}.{number}"
 
@@ -136,8 +158,9 @@ class Stream:
 class Events:
     """The streams of one session; the ids of their events mean nothing in another."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, budget: ByteBudget | None = None) -> None:
         self._clock = clock
+        self._share = (budget or ByteBudget()).share(KEPT_BYTES)
         self._secret = secrets.token_urlsafe(12)
         self._numbers = 0
         self._by_name: dict[str, Stream] = {}
@@ -169,6 +192,7 @@ class Events:
             stream.drop(now - KEPT)
         elif stream.broken_off:
             self.sweep()
+        self._fit()
         return event_id
 
     def find(self, event_id: str) -> Stream | None:
@@ -200,6 +224,7 @@ class Events:
                     self._forget(oldest)
         elif stream.broken_off:
             self.sweep()
+        self._fit()
 
     def sweep(self) -> None:
         """Forget what has been kept for long enough, and the oldest of too many."""
@@ -228,15 +253,37 @@ class Events:
             self._forget(before)
         self._numbers += 1
         kind = "own-" if key == GET_STREAM_KEY else OF_A_REQUEST
-        stream = Stream(key, f"{kind}{self._numbers}-{self._secret}", now)
+        stream = Stream(key, f"{kind}{self._numbers}-{self._secret}", now, self._share)
         self._newest[key] = self._by_name[stream.name] = stream
         return stream
+
+    def _fit(self) -> None:
+        """Forget what is too many bytes, the oldest first."""
+        if not self._share.exceeded:
+            return
+        streams = sorted(self._by_name.values(), key=lambda stream: stream.since)
+        for stream in streams:
+            if stream.broken_off and self._share.exceeded:
+                self._forget(stream)
+        for stream in streams:
+            while self._share.exceeded and stream.give_up_oldest():
+                pass
 
     def _forget(self, stream: Stream) -> None:
         stream.close()
         self._by_name.pop(stream.name, None)
         if self._newest.get(stream.key) is stream:
             del self._newest[stream.key]
+
+
+def _size(message: JSONRPCMessage) -> int:
+    match message:
+        case JSONRPCResponse():
+            return message_size(message.result)
+        case JSONRPCError():
+            return message_size([message.error.message, message.error.data])
+        case _:
+            return message_size(message.params)
 
 
 _current: ContextVar[Events] = ContextVar("events")

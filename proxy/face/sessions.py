@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.core.byte_budget import ByteBudget
 from proxy.core.errors import TooManyScopes
 from proxy.core.scope import ScopeId, ScopeKind
 from proxy.face.events import OF_A_REQUEST, Events
@@ -48,7 +49,8 @@ class Sessions:
     `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them. `on_end` is called with the
     scope and the session's id; `on_stream` with both and True when the session's own event stream has begun, False when
     it has ended. `limit`: how many sessions there can be that are scopes of their own; they leave those in namespaces
-    their room. A new request for a stream ends the one before; with `Last-Event-ID` it goes on after that event.
+    their room. `budget`: of what they keep for clients. A new request for a stream ends the one before; with
+    `Last-Event-ID` it goes on after that event.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Sessions:
         on_stream: Callable[[ScopeId, str, bool], None],
         *,
         limit: int,
+        budget: ByteBudget | None = None,
     ) -> None:
         self._app = app
+        self._budget = budget
         self._identity = identity
         self._idle = idle
         self._clock = clock
@@ -83,7 +87,7 @@ class Sessions:
             if (refusal := self._refusal(scope)) is not None:
                 await refusal(scope, receive, send)
                 return
-            kept = Events(self._clock)
+            kept = Events(self._clock, self._budget)
             response = Resumable(receive, self._watching_for_a_new_one(scope, send, kept), kept)
             await self._answer(kept, scope, response)
             return

@@ -13,11 +13,13 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from proxy.core.byte_budget import ByteBudget, message_size
 from proxy.core.capabilities import QUESTIONS, askable, lacking, refusal
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json, members_of
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings
+from proxy.gateway.parked_calls import ParkedCalls
 from proxy.gateway.sealing import INVALID_PARAMS, Seal
 from proxy.ports import Caller, Channel, Link, ListKind
 
@@ -47,11 +49,11 @@ def wants_input(result: Json) -> bool:
 class Rounds:
     """Sends requests, and gets servers what they want to know meanwhile."""
 
-    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: Settings, tasks: TaskGroup, budget: ByteBudget | None = None) -> None:
         self._wait = settings.input_wait
         self._tasks = tasks
         self._seal = Seal()
-        self._held: dict[str, _Held] = {}
+        self._parked = ParkedCalls[_Held](budget or ByteBudget(), _Held.give_up)
 
     async def exchange(
         self,
@@ -84,7 +86,7 @@ class Rounds:
                 return await self._resume(call, caller, purpose, params)
             params = {key: value for key, value in params.items() if key != "requestState"} | kept
         if link.asks and askable(caller.channel.capabilities):
-            held = _Held(caller.scope, self._wait)
+            held = _Held(self._wait)
             self._tasks.start_soon(held.run, partial(way.of(held).send, params))
             return await self._await(held, caller, purpose)
         return self._passed_on(await way.send(params), caller, purpose)
@@ -98,7 +100,7 @@ class Rounds:
         """
         if caller.era == "handshake" or not askable(caller.channel.capabilities):
             return await work(caller)
-        held = _Held(caller.scope, self._wait)
+        held = _Held(self._wait)
         self._tasks.start_soon(held.run, partial(work, caller._replace(channel=held)))
         return await self._await(held, caller, _own_purpose(caller, params))
 
@@ -124,9 +126,7 @@ class Rounds:
 
     def scope_ended(self, scope: ScopeId) -> None:
         """A scope is over: nobody comes back for the calls in it."""
-        for held in list(self._held.values()):
-            if held.whose == scope:
-                held.give_up()
+        self._parked.forget(scope)
 
     def _passed_on(self, result: dict[str, Any], caller: Caller, purpose: Purpose) -> dict[str, Any]:
         """A modern server's result for a modern client: its state is bound to where it belongs."""
@@ -192,7 +192,7 @@ class Rounds:
         Raises:
             Rejection: the call waits no more.
         """
-        held = self._held.pop(call, None)
+        held = self._parked.take(caller.scope, call)
         if held is None:
             raise Rejection(INVALID_PARAMS, "Invalid or expired requestState")
         held.answer(members_of(params.get("inputResponses")))
@@ -211,8 +211,9 @@ class Rounds:
         if asked is None:
             return held.outcome()
         call = secrets.token_urlsafe(16)
-        self._held[call] = held
-        held.on_end = lambda: self._held.pop(call, None)
+        held.on_more = lambda what: self._parked.grow(caller.scope, call, message_size(what))
+        held.on_end = lambda: self._parked.take(caller.scope, call)
+        self._parked.park(caller.scope, call, held, message_size(asked))
         sealed = self._seal.close(purpose, {"call": call})
         return {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
 
@@ -253,13 +254,14 @@ class _Question:
 class _Held:
     """A call at a handshake-era server that outlives the requests of the modern client that has caused it.
 
-    It is the `Channel` of that call as well: what comes while some request is attached goes out on that one.
+    It is the `Channel` of that call as well: what comes while some request is attached goes out on that one. `on_more`
+    is called with a question or a result that waits for the client, `on_end` when nothing does any more.
     """
 
-    def __init__(self, whose: ScopeId, wait: float) -> None:
-        self.whose = whose
+    def __init__(self, wait: float) -> None:
         self.scope = anyio.CancelScope()
         self.on_end: Callable[[], object] = lambda: None
+        self.on_more: Callable[[object], None] = lambda _what: None
         self._wait = wait
         self._channel: Channel | None = None
         self._capabilities: Json = {}
@@ -299,6 +301,7 @@ class _Held:
         finally:
             self._done = True
             self._news.set()
+        self.on_more(self._result)
         if self._shown:
             with anyio.move_on_after(self._wait):
                 await self._fetched.wait()
@@ -387,6 +390,7 @@ class _Held:
         key = str(self._numbers)
         question = self._questions[key] = _Question({"method": method, "params": dict(params)})
         self._news.set()
+        self.on_more(question.asked)
         try:
             with anyio.move_on_after(self._wait):
                 await question.answered.wait()

@@ -1,7 +1,6 @@
 """What a server sends of its own accord, brought to the client that it is for, and to no other."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -21,6 +20,7 @@ from proxy.core.capabilities import QUESTIONS
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.scope import ScopeId
+from proxy.core.waiting_messages import WaitingMessages
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import Delivery, delivery
 
@@ -30,6 +30,8 @@ ELICITATIONS: Final = 1000
 """How many elicitations by URL are remembered until the server says that they are complete, the newest ones."""
 WAITING: Final = 1000
 """How many notifications of one request wait for its client to take them, the newest ones."""
+WAITING_BYTES: Final = 4 * 1024 * 1024
+"""How many bytes of them."""
 CHANGES: Final[Mapping[str, ListKind]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
@@ -53,7 +55,7 @@ class Call(Delivery):
         self._task = asyncio.current_task()
         self._cancelling = 0 if self._task is None else self._task.cancelling()
         self._over = False
-        self.outbox: deque[tuple[str, Json]] | None = None
+        self.outbox: WaitingMessages | None = None
         self.sending: anyio.Event | None = None
         self._limit = limit
         self._questions = 0
@@ -258,8 +260,8 @@ class Relay:
         if call.caller is None or self._tasks is None:
             return
         if call.outbox is None:
-            call.outbox = deque(maxlen=WAITING)
-        call.outbox.append((method, params))
+            call.outbox = WaitingMessages(self._clients.budget.share(WAITING_BYTES), WAITING)
+        call.outbox.put(object(), method, params)
         if call.sending is None:
             call.sending = anyio.Event()
             self._tasks.start_soon(self._send, call, call.caller)
@@ -281,7 +283,7 @@ class Relay:
         sending, outbox = call.sending, call.outbox
         try:
             while outbox:
-                method, params = outbox.popleft()
+                method, params = outbox.take()
                 if method == "notifications/progress":
                     await caller.channel.progress(params)
                 else:
@@ -289,6 +291,8 @@ class Relay:
         except Exception as error:  # noqa: BLE001 - boundary: what one client cannot be told is no matter of the server's
             log.debug("client.not_told", reason=str(error))
         finally:
+            if outbox is not None:
+                outbox.clear()  # of what could not be sent
             call.sending = None
             if sending is not None:
                 sending.set()

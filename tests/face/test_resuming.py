@@ -17,11 +17,12 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCResponse, TextContent
+from mcp_types import CallToolResult, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse, TextContent
 from starlette.types import Message
 
+from proxy.core.byte_budget import GUARANTEED_BYTES, ByteBudget
 from proxy.core.scope import ScopeId
-from proxy.face.events import EVENTS, KEPT, SENT, SENT_BYTES, STREAMS, Events, SessionEvents
+from proxy.face.events import EVENTS, KEPT, KEPT_BYTES, SENT, SENT_BYTES, STREAMS, Events, SessionEvents
 from proxy.face.identity import Identity
 from proxy.face.sessions import Sessions
 from proxy.face.streams import Resumable
@@ -577,6 +578,84 @@ async def test_the_newest_events_of_a_stream_are_kept() -> None:
     events.store(GET_STREAM_KEY, note(-1))
     assert await missed(events, first[1], 1) == [note(-1)]
     assert await missed(events, first[0], EVENTS) == newest
+
+
+def large_answer(request_id: int, size: int) -> JSONRPCResponse:
+    return JSONRPCResponse(jsonrpc="2.0", id=request_id, result={"text": "x" * size})
+
+
+async def test_answers_that_nobody_fetches_are_kept_up_to_so_many_bytes_the_newest() -> None:
+    """The oldest are forgotten first, and answered as what is over; one that is too large by itself is not kept."""
+    budget, now = ByteBudget(), 0.0
+    events = Events(lambda: now, budget)
+    lasts: list[str] = []
+    for number in range(6):
+        now += 0.001
+        lasts.append(events.store(str(number), None))
+        events.store(str(number), large_answer(number, KEPT_BYTES // 4))
+    assert [events.find(last) is not None for last in lasts] == [False, False, False, True, True, True]
+    assert budget.used <= KEPT_BYTES
+    assert await missed(events, lasts[-1], 1) == [large_answer(5, KEPT_BYTES // 4)]
+    huge = events.store("7", None)
+    events.store("7", large_answer(7, KEPT_BYTES))
+    assert (events.find(huge), len(events)) == (None, 0)
+    events.close()
+    assert budget.used == 0
+
+
+async def test_of_a_call_in_work_the_oldest_events_go_and_the_answer_stays() -> None:
+    """It reports more than is kept; who fetches it gets the newest, and the answer."""
+    budget = ByteBudget()
+    events = Events(lambda: 0.0, budget)
+    last = events.store("1", None)
+    reports = [
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": f"{n}" * (KEPT_BYTES // 4)})
+        for n in range(6)
+    ]
+    for report in reports:
+        events.store("1", report)
+    assert budget.used <= KEPT_BYTES
+    assert await missed(events, last, 3) == reports[3:]
+    events.store("1", answer_to(1))
+    assert await missed(events, last, 4) == [*reports[3:], answer_to(1)]
+
+
+async def test_an_answer_that_is_being_sent_is_not_given_up() -> None:
+    """However large it is; once its response has ended without it, it is."""
+    budget = ByteBudget()
+    events, client = Events(lambda: 0.0, budget), None
+    last = events.store("1", None)
+    client = Client(events)
+    await client.event(last)
+    events.store("1", large_answer(1, KEPT_BYTES))
+    assert events.find(last) is not None
+    client.response.ended()
+    assert events.find(last) is None
+    assert budget.used == 0
+
+
+async def test_where_all_sessions_keep_too_much_each_keeps_little() -> None:
+    """And the first to feel it are those that keep much."""
+    budget = ByteBudget(4 * GUARANTEED_BYTES)
+    greedy, modest = Events(lambda: 0.0, budget), Events(lambda: 0.0, budget)
+    for number in range(20):
+        greedy.store(str(number), None)
+        greedy.store(str(number), large_answer(number, GUARANTEED_BYTES // 2))
+    last = modest.store("1", None)
+    modest.store("1", answer_to(1))
+    assert await missed(modest, last, 1) == [answer_to(1)]
+    assert budget.used < 5 * GUARANTEED_BYTES
+
+
+async def test_errors_and_long_request_ids_count_as_well() -> None:
+    """All that is kept of a stream does."""
+    budget = ByteBudget()
+    events = Events(lambda: 0.0, budget)
+    key = "x" * 1000
+    events.store(key, None)
+    error = ErrorData(code=-1, message="y" * 1000, data={"z": "z" * 1000})
+    events.store(key, JSONRPCError(jsonrpc="2.0", id=key, error=error))
+    assert 3000 < budget.used < 3100
 
 
 async def test_a_request_id_that_comes_again_begins_a_new_stream() -> None:

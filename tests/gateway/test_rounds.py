@@ -13,11 +13,13 @@ from anyio.lowlevel import checkpoint
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.core.byte_budget import ByteBudget
 from proxy.core.errors import Rejection, ServerLost
 from proxy.core.inventory import Json
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings
-from proxy.gateway import rounds
+from proxy.gateway import parked_calls, rounds
+from proxy.gateway.parked_calls import PARKED_BYTES
 from proxy.gateway.rounds import ROUNDS, Rounds, wants_input
 from proxy.gateway.sealing import INVALID_PARAMS, Seal
 from proxy.ports import Caller
@@ -177,11 +179,13 @@ def modern(channel: world.Channel | None = None, scope: ScopeId = SCOPE) -> Call
 
 
 @asynccontextmanager
-async def rounds_of(settings: Settings | None = None) -> AsyncGenerator[tuple[Rounds, TaskGroup]]:
+async def rounds_of(
+    settings: Settings | None = None, budget: ByteBudget | None = None
+) -> AsyncGenerator[tuple[Rounds, TaskGroup]]:
     """Rounds, and the group whose tasks outlive requests; nothing in the block may take for ever."""
     with anyio.fail_after(DEADLINE):
         async with anyio.create_task_group() as tasks:
-            yield Rounds(settings or Settings(), tasks), tasks
+            yield Rounds(settings or Settings(), tasks, budget), tasks
             tasks.cancel_scope.cancel()
 
 
@@ -470,10 +474,69 @@ async def test_a_question_that_nobody_answers_in_time_is_refused_and_the_call_is
         first = await exchange(asked, link, modern())
         await over.wait()
         with anyio.fail_after(20):
-            while asked._held:  # noqa: ASYNC110 - the outcome is kept a while for a client that is late
+            while asked._parked:  # noqa: ASYNC110 - the outcome is kept a while for a client that is late
                 await anyio.sleep(0.001)
         with pytest.raises(Rejection, match="expired"):
             await exchange(asked, link, modern(), **answering(first, one={}))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bound", ["number", "bytes"])
+async def test_calls_that_wait_for_their_client_are_bounded_and_the_oldest_go_first(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+):
+    """Those of each scope: by number, and by the bytes of what they ask; who comes back for one that went is told."""
+    message = "one" if bound == "number" else "q" * (PARKED_BYTES // 3)
+    monkeypatch.setattr(parked_calls, "PARKED_CALLS", 2)
+    budget, other = ByteBudget(), ScopeId("namespace", "other")
+
+    async def act(params: Json, caller: Caller) -> dict[str, Any]:
+        await caller.channel.ask("elicitation/create", form(message)["params"])
+        return DONE
+
+    link = Server(asks=True, act=act)
+    async with rounds_of(budget=budget) as (asked, _):
+        gone, *kept = [await exchange(asked, link, modern()) for _ in range(3)]
+        elsewhere = await exchange(asked, link, modern(scope=other))
+        assert len(asked._parked) == 3
+        assert budget.used <= 2 * PARKED_BYTES
+        await settled()
+        assert link.cancelled == 1
+        with pytest.raises(Rejection, match="expired"):
+            await exchange(asked, link, modern(), **answering(gone, **{message: {}}))
+        for first in kept:
+            assert await exchange(asked, link, modern(), **answering(first, **{message: {}})) == DONE
+        assert await exchange(asked, link, modern(scope=other), **answering(elsewhere, **{message: {}})) == DONE
+        assert not asked._parked
+        assert budget.used == 0
+
+
+@pytest.mark.anyio
+async def test_a_result_that_nobody_fetches_counts_once_it_is_there():
+    """The server did not wait for the answer; the call is forgotten where its result is too large to be kept."""
+    budget, size = ByteBudget(), PARKED_BYTES
+
+    async def act(params: Json, caller: Caller) -> dict[str, Any]:
+        with anyio.move_on_after(0.01):
+            await caller.channel.ask("elicitation/create", form("one")["params"])
+        return {"text": "r" * size}
+
+    link = Server(asks=True, act=act)
+    async with rounds_of(budget=budget) as (asked, _):
+        first = await exchange(asked, link, modern())
+        with anyio.fail_after(DEADLINE):
+            while asked._parked:  # noqa: ASYNC110 - the server takes its time
+                await anyio.sleep(0.001)
+        assert budget.used == 0
+        with pytest.raises(Rejection, match="expired"):
+            await exchange(asked, link, modern(), **answering(first, one={}))
+        size = PARKED_BYTES // 2
+        first = await exchange(asked, link, modern())
+        with anyio.fail_after(DEADLINE):
+            while budget.used < size:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.001)
+        assert await exchange(asked, link, modern(), **answering(first, one={})) == {"text": "r" * size}
+        assert budget.used == 0
 
 
 @pytest.mark.anyio
@@ -506,7 +569,7 @@ async def test_the_caller_s_cancellation_cancels_the_call(resumed: bool):
             caller.cancel_scope.cancel()
         await settled()
         assert link.cancelled == 1
-        assert not asked._held
+        assert not asked._parked
 
 
 @pytest.mark.anyio
@@ -526,7 +589,7 @@ async def test_what_the_request_raises_reaches_whoever_waits(error: Exception, r
         with pytest.raises(type(error)) as raised:
             await exchange(asked, link, modern(), **brought)
         assert raised.value is error
-        assert not asked._held
+        assert not asked._parked
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -13,6 +14,7 @@ from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED
 
+from proxy.core.byte_budget import ByteBudget
 from proxy.core.errors import ProxyError, Rejection, ServerSilent
 from proxy.core.inventory import Json
 from proxy.core.scope import ScopeId
@@ -96,7 +98,7 @@ async def connection(act: Act, *, owner: ScopeId | None, limit: float = LIMIT) -
     relay = Relay(
         "s",
         owner,
-        cast("Any", None),
+        cast("Any", SimpleNamespace(budget=ByteBudget())),
         limit=limit,
         input_wait=PATIENCE,
         on_change=changes.note,
