@@ -18,6 +18,8 @@ DEEPEST: Final = 100
 """How deep a value may be nested that is worked with; it is no deeper than what everybody can read and write."""
 SKILLS_LIMIT: Final = 10_000
 """Skills of one server, at most; it may list more, and they can still be asked for by URI."""
+MAX_EXPANDED_CHARACTERS: Final = 8 * 1024
+"""Of a URI that is compared with templates."""
 _DOCUMENT_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*[^/]/SKILL\.md", re.DOTALL)
 """The URI of a skill's SKILL.md, which is in a folder with a name (SEP-2640)."""
 
@@ -169,8 +171,10 @@ def template_matches(template: str, uri: str) -> bool:
 
     Simple expressions do not cross a `/`; `+`, `#`, `/` and exploded (`*`) ones may; `?` and `&` make a query that
     may be missing, `.` and `;` a label or parameters that may be. Takes time in proportion to the product of both
-    lengths at most, whatever they hold.
+    lengths at most, whatever they hold. A URI of more than `MAX_EXPANDED_CHARACTERS` is none.
     """
+    if len(uri) > MAX_EXPANDED_CHARACTERS:
+        return False
     literal, *rest = _EXPRESSION.split(template)
     ends = {len(literal)} if uri.startswith(literal) else set[int]()
     for expression, literal in zip(rest[::2], rest[1::2], strict=True):

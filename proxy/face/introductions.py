@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp_types import INVALID_PARAMS
 
-from proxy.core.inventory import Json, json_size, members_of
+from proxy.core.inventory import Json, is_json, json_size
 from proxy.core.protocol import MAX_INTRODUCTION_BYTES, MAX_NAME_CHARACTERS
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -27,9 +27,8 @@ def bound_introduction(params: dict[str, Any]) -> None:
     if json_size(params) <= MAX_INTRODUCTION_BYTES:
         return
     params.pop("_meta", None)
-    client = params.get("clientInfo")
-    if isinstance(client, dict):
-        params["clientInfo"] = {key: _cut(members_of(client)[key]) for key in ("name", "version") if key in client}
+    if is_json(client := params.get("clientInfo")):
+        params["clientInfo"] = {key: _cut(client[key]) for key in ("name", "version") if key in client}
     if json_size(params) > MAX_INTRODUCTION_BYTES:
         raise _too_large("initialize")
 

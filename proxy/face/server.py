@@ -45,6 +45,9 @@ log = structlog.stdlib.get_logger("proxy.face")
 RESOURCE_NOT_FOUND = -32002
 """The handshake era's code for a resource that does not exist (2025-11-25, server/resources)."""
 
+MAX_URI_CHARACTERS = 64 * 1024
+"""Of a URI in a client's request."""
+
 OF_SKILLS = frozenset({"skills/list", "skills/get", "resources/directory/read"})
 """The methods of the skills extension, which every era can have (SEP-2640)."""
 
@@ -128,6 +131,7 @@ class ProxyServer(Server[dict[str, Any]]):
                     self._gate.upstreams.roots_changed(scope)
                 return await call_next(ctx)
             params: Json = ctx.params or {}
+            _check_uris(params)
             if ctx.method not in OF_SKILLS and not _is_plain_call(ctx.method, params):
                 validate_client_request(ctx.method, ctx.protocol_version, params)
             caller = self._caller(scope, ctx, channel)
@@ -254,6 +258,17 @@ def _is_plain_call(method: str, params: Json) -> bool:
         and isinstance(params.get("name"), str)
         and isinstance(params.get("arguments"), dict)
     )
+
+
+def _check_uris(params: Json) -> None:
+    """Refuse a URI that would take long to compare with templates, and is none that anything has.
+
+    Raises:
+        Rejection: there is one.
+    """
+    for uri in (params.get("uri"), members_of(params.get("ref")).get("uri")):
+        if isinstance(uri, str) and len(uri) > MAX_URI_CHARACTERS:
+            raise Rejection(INVALID_PARAMS, f"A URI has no more than {MAX_URI_CHARACTERS} characters")
 
 
 def _exists(ctx: Context) -> bool:

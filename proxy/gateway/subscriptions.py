@@ -1,7 +1,7 @@
 """Who is told of a resource's updates: those who subscribed to it, for as long as they may read it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from anyio.abc import TaskGroup
 
@@ -14,10 +14,17 @@ from proxy.core.published import has_file, published
 from proxy.core.scope import ScopeId
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
+from proxy.gateway.wishes import Wishes
 from proxy.ports import Caller, Notifier, Subscriber, Upstreams
+
+Place: TypeAlias = tuple[str, ScopeId]
+"""A server, and one of the scopes that it serves."""
 
 LISTEN_WAIT: Final = 2.0
 """Seconds that a listen stream waits for servers to take note, before it is acknowledged."""
+
+MAX_UPDATE_CHARACTERS: Final = 4096
+"""Of the URI of an update that is passed on: a listen stream lets 1,024 of them wait for its client."""
 
 
 class Subscriptions:
@@ -31,26 +38,27 @@ class Subscriptions:
         self._upstreams = upstreams
         self._notifier = notifier
         self._tasks = tasks
-        self._wishes: dict[Subscriber, set[str]] = {}
-        self._watching = False
+        self._wishes = Wishes()
+        self._wanted: dict[ScopeId, dict[Place, set[str]]] = {}
 
     async def subscribe(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         """Run `resources/subscribe` (2025-11-25, server/resources).
 
         Raises:
             Unknown: no such resource exists for the caller.
-            Rejection: the server refuses.
+            Rejection: the server refuses; or the caller has subscribed to too many.
         """
         uri: str = params["uri"]
         file = _file_of_a_skill(self._gate.catalogue(caller.scope), uri)
         if file is not None and self._gate.settings.publish.files:
-            self._wishes.setdefault(_subscriber(caller), set()).add(uri)
+            self._wishes.add(_subscriber(caller), uri)
             return {}
         source = await self._forwarding.source(caller.scope, uri)
         if source is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
-        self._wishes.setdefault(_subscriber(caller), set()).add(uri)
-        refused = await self._upstreams.watch(await self._wanted(), (source.server, caller.scope))
+        self._wishes.add(_subscriber(caller), uri)
+        await self._look_again(caller.scope)
+        refused = await self._upstreams.watch(self._wanted_by_place(), (source.server, caller.scope))
         if source.uri in refused:
             await self._unwish(_subscriber(caller), uri)
             raise refused[source.uri]
@@ -62,22 +70,31 @@ class Subscriptions:
         return {}
 
     async def wish(self, subscriber: Subscriber, uris: frozenset[str]) -> None:
-        """Have `subscriber` hear of exactly these; of those that it cannot read, once it can."""
-        if uris:
-            self._wishes[subscriber] = set(uris)
-        elif self._wishes.pop(subscriber, None) is None:
+        """Have `subscriber` hear of exactly these; of those that it cannot read, once it can.
+
+        Raises:
+            Rejection: they are too many.
+        """
+        if not uris and not self._wishes.forget(subscriber):
             return
-        await self.refresh(LISTEN_WAIT)
+        self._wishes.set(subscriber, uris)
+        await self.refresh(LISTEN_WAIT, subscriber.scope)
 
     def forget(self, subscriber: Subscriber) -> None:
         """A subscriber is gone."""
-        if self._wishes.pop(subscriber, None) is not None:
-            self._tasks.start_soon(self.refresh)
+        if self._wishes.forget(subscriber):
+            self._tasks.start_soon(self.refresh, 0.0, subscriber.scope)
 
-    async def refresh(self, within: float = 0.0) -> None:
-        """Bring the servers up to date with what is wished and may be read by now; waits at most `within` seconds."""
-        if self._wishes or self._watching:
-            await self._upstreams.watch(await self._wanted(), within=within)
+    async def refresh(self, within: float = 0.0, scope: ScopeId | None = None) -> None:
+        """Bring the servers up to date with what is wished and may be read by now; waits at most `within` seconds.
+
+        `scope`: the only one for which something has changed.
+        """
+        if self._wishes or self._wanted:
+            scopes = {*self._wishes.scopes(), *self._wanted} if scope is None else {scope}
+            for each in scopes:
+                await self._look_again(each)
+            await self._upstreams.watch(self._wanted_by_place(), within=within)
 
     def updated(self, server: str, scope: ScopeId | None, params: Json) -> None:
         """A server says that a resource was updated; `scope`: whose connection it is, where it belongs to one."""
@@ -98,47 +115,47 @@ class Subscriptions:
                     self._notifier.updated(subscriber, {"uri": uri})
 
     async def _unwish(self, subscriber: Subscriber, uri: str) -> None:
-        self._wishes.get(subscriber, set()).discard(uri)
-        if not self._wishes.get(subscriber):
-            self._wishes.pop(subscriber, None)
-        await self.refresh()
+        self._wishes.discard(subscriber, uri)
+        await self.refresh(scope=subscriber.scope)
 
     async def _tell(self, server: str, scope: ScopeId | None, params: Json) -> None:
         uri = params.get("uri")
-        if not isinstance(uri, str):
+        if not isinstance(uri, str) or len(uri) > MAX_UPDATE_CHARACTERS:
             return
-        names = (uri, exposed(server, uri))
-        for subscriber, uris in list(self._wishes.items()):
-            if scope is not None and subscriber.scope != scope:
-                continue
-            for wished in uris:
-                told = next((each for each in names if _is_of(each, wished)), None)
-                source = None if told is None else await self._source(subscriber.scope, wished)
+        told: set[Subscriber] = set()
+        for name in (uri, exposed(server, uri)):
+            for subscriber, wished in [*self._wishes.hearing_of(name)]:
+                if subscriber in told or (scope is not None and subscriber.scope != scope):
+                    continue
+                source = await self._source(subscriber.scope, wished)
                 if source is not None and source.server == server:
-                    self._notifier.updated(subscriber, {**params, "uri": told})
-                    break
+                    told.add(subscriber)
+                    self._notifier.updated(subscriber, {**params, "uri": name})
 
-    async def _wanted(self) -> dict[tuple[str, ScopeId], set[str]]:
-        """What is wished and may be read, by server and scope."""
-        wanted: dict[tuple[str, ScopeId], set[str]] = {}
-        for subscriber, uris in list(self._wishes.items()):
-            for uri in list(uris):
-                source = await self._source(subscriber.scope, uri)
+    async def _look_again(self, scope: ScopeId) -> None:
+        """Find out what of a scope's wishes may be read by now, by server."""
+        while True:
+            wanted: dict[Place, set[str]] = {}
+            wished = self._wishes.of(scope)
+            for uri in wished:
+                source = await self._source(scope, uri)
                 if source is not None:
-                    wanted.setdefault((source.server, subscriber.scope), set()).add(source.uri)
-        self._watching = bool(wanted)
-        return wanted
+                    wanted.setdefault((source.server, scope), set()).add(source.uri)
+            if wished == self._wishes.of(scope):  # else they have changed meanwhile
+                break
+        if wanted:
+            self._wanted[scope] = wanted
+        else:
+            self._wanted.pop(scope, None)
+
+    def _wanted_by_place(self) -> dict[Place, set[str]]:
+        return {place: uris for wanted in self._wanted.values() for place, uris in wanted.items()}
 
     async def _source(self, scope: ScopeId, uri: str) -> Source | None:
         try:
             return await self._forwarding.source(scope, uri)
         except ProxyError:  # the scope has ended, and there is no room to begin it again
             return None
-
-
-def _is_of(uri: str, subscribed: str) -> bool:
-    """Whether an update of `uri` is for those who subscribed: "the URI subscribed to, or a sub-resource of it"."""
-    return uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")
 
 
 def _file_of_a_skill(catalogue: Catalogue, uri: str) -> Skill | None:

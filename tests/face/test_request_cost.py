@@ -124,3 +124,30 @@ async def test_a_client_that_leaves_before_its_body_is_complete_leaves_nothing_b
     with anyio.fail_after(PATIENCE):
         assert "SKILL" in await raw.tools(url, headers)
     assert len(proxy.log.read_text(encoding="utf-8")) == lines
+
+
+async def test_more_wishes_than_a_subscriber_may_have_are_refused_clearly(
+    proxy: HttpProxy, raw: Raw, namespace: str
+) -> None:
+    """On a listen stream, before it begins; a resource in the handshake's era by the length of its URI, too."""
+    url = proxy.namespace(namespace)
+    for uris, why in (
+        ([f"memo://{n}" for n in range(1001)], "No more than 1000 resources"),
+        (["memo://" + "x" * 2048], "more than 2048 characters"),
+    ):
+        refused = await raw.modern(url, "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        assert refused.reply["error"]["code"] == -32602
+        assert why in refused.reply["error"]["message"]
+
+
+async def test_an_absurd_uri_is_refused_at_once(proxy: HttpProxy, raw: Raw, namespace: str) -> None:
+    """Whatever it is wanted for: no server is asked, and no template compared."""
+    url, uri = proxy.namespace(namespace), "memo://" + "a/" * 500_000
+    headers = await raw.open(url)
+    for method, params in (
+        ("resources/read", {"uri": uri}),
+        ("resources/subscribe", {"uri": uri}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "a", "value": ""}}),
+    ):
+        answer = await raw.post(url, method, params, headers)
+        assert answer.reply["error"] == {"code": -32602, "message": "A URI has no more than 65536 characters"}, method

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Mapping
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Folder, Skill, SkillFile
 from proxy.core.errors import Rejection, Unknown
 from proxy.core.inventory import Json, Offer
 from proxy.core.names import Naming
+from proxy.core.namespaced import Source
 from proxy.core.profiles import Policy, Profile
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings, every_kind
@@ -16,7 +18,7 @@ from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds
-from proxy.gateway.subscriptions import Subscriptions
+from proxy.gateway.subscriptions import MAX_UPDATE_CHARACTERS, Subscriptions
 from proxy.ports import Caller, Era, ListKind, Subscriber
 from proxy.store.memory import MemoryStore
 from tests.core.changes import activated
@@ -116,3 +118,37 @@ async def test_who_subscribed_to_a_file_of_a_skill_hears_when_the_skill_has_chan
     gone = [(scope, uri) for scope, uri in hearing.told[1:] if uri != "skill://filed/more.md"]
     assert gone == [(SCOPE, "skill://other/SKILL.md"), (stranger.scope, "skill://other/SKILL.md")]
     assert hearing.told.count((SCOPE, "skill://filed/more.md")) == 2
+
+
+async def test_an_update_costs_by_those_who_hear_of_it(monkeypatch: pytest.MonkeyPatch):
+    """Whatever else they, and others, wish to hear of; and a subscription costs nothing for other scopes."""
+    servers, hearing = Servers({"s": Offer.of(templates=[{"uriTemplate": "memo://{id}"}])}), Hearing()
+    catalogue = Catalogue(("s",), Naming({"s": "s"}), (Skill("all", "", "", "", tools={"s": EVERYTHING}),))
+    gate = Gate(Policy(catalogue), servers, MemoryStore(every_kind(10)))
+    callers = [caller()._replace(scope=ScopeId("namespace", name)) for name in "abc"]
+    for each in callers:
+        await gate.change(each.scope, lambda state: activated(catalogue, state, "all"))
+    async with anyio.create_task_group() as tasks:
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
+        subscriptions = Subscriptions(gate, forwarding, servers, hearing, tasks)
+        for each in callers:
+            for number in range(10):
+                await subscriptions.subscribe(each, {"uri": f"memo://{number}"})
+        await subscriptions.subscribe(callers[0], {"uri": "memo://x"})
+        asked: list[ScopeId] = []
+        source = forwarding.source
+
+        async def counted(scope: ScopeId, uri: str) -> Source | None:
+            asked.append(scope)
+            return await source(scope, uri)
+
+        monkeypatch.setattr(forwarding, "source", counted)
+        subscriptions.updated("s", None, {"uri": "memo://x/" + "y" * MAX_UPDATE_CHARACTERS})  # for nobody
+        subscriptions.updated("s", None, {"uri": "memo://x"})
+        with anyio.fail_after(10):
+            while not hearing.told:
+                await anyio.lowlevel.checkpoint()
+        assert asked == [callers[0].scope]
+        await subscriptions.unsubscribe(callers[0], {"uri": "memo://x"})
+        assert {*asked} == {callers[0].scope}
+    assert hearing.told == [(callers[0].scope, "memo://x")]
