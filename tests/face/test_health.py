@@ -48,7 +48,7 @@ async def test_each_principal_is_told_of_what_its_skills_need_and_of_its_own_pro
         {"principal": "alice", "denied_skills": ["bobs"]},
         {"principal": "bob", "denied_skills": ["alices"]},
     ]
-    proxy = launch(config(tmp_path, proxy={"tokens": TOKENS}, profiles=profiles))
+    proxy = launch(config(tmp_path, proxy={"tokens": TOKENS, "activation_wait": 60}, profiles=profiles))
     assert await health(raw, proxy.base) == {"status": "ok"}
     async with connected(proxy.namespace("room"), "legacy", token=TOKENS["bob"]) as bob:
         await bob.skill("activate", "bobs")

@@ -324,14 +324,15 @@ async def test_stdio_namespace(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "header", ["Bearer wrong", "BEARER 0", "bearer alice", f"Bearer {ALICE}x", f"Bearer {ALICE} {BOB}"]
 )
-async def test_wrong_token(world: World, raw: Raw, header: str) -> None:
+async def test_wrong_token(world: World, tmp_path: Path, launch: Launch, raw: Raw, header: str) -> None:
     """A wrong token is refused with 401 on every route, in both eras, never treated as none."""
+    proxy = launch(config(tmp_path, "skills.yaml", world.record, tokens={"alice": ALICE, "bob": BOB}))
     sent = {"Authorization": header}
-    for url in (world.guarded.url, world.guarded.namespace("x")):
+    for url in (proxy.url, proxy.namespace("x")):
         for answer in (await raw.modern(url, "tools/list", {}, sent), await raw.post(url, "initialize", {}, sent)):
             assert answer.status == 401
             assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert (await raw.send("GET", f"{world.guarded.base}/health", headers=sent)).status == 401
+    assert (await raw.send("GET", f"{proxy.base}/health", headers=sent)).status == 401
 
 
 async def test_exposed_proxy_needs_a_token(world: World, raw: Raw) -> None:

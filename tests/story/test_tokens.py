@@ -40,8 +40,9 @@ class Place:
     def write(self, tokens: Json, **settings: Any) -> Path:
         """Write the configuration with these tokens."""
         servers = {"shared": self.shared.entry(), "own": self.own.entry(era="handshake", isolation="scope")}
-        skills = {key: skill(key) | {"active": True} for key in servers}
-        return write(self.file, servers, skills, proxy={"tokens": tokens, **settings})
+        patient = {"list_wait": 60, "activation_wait": 60}
+        skills = {key: skill(key) for key in servers}
+        return write(self.file, servers, skills, proxy={"tokens": tokens, **patient, **settings})
 
     async def hung_up(self, event: str = "config.reloaded") -> Json:
         """Have all of the file applied; what the log says of it."""
@@ -117,6 +118,10 @@ async def test_what_a_token_has_opened_ends_with_it_and_disturbs_nobody_else(
         streams = [await stack.enter_async_context(held(url, headers)) for headers in (mine, bobs)]
         streams.append(await stack.enter_async_context(listening(room, ALICE)))
         own = await stack.enter_async_context(answering(room, MODERN, User(), bearer(ALICE)))
+        for key in ("own", "shared"):
+            await own.skill("activate", key)
+        for headers in (mine, bobs):
+            await raw.skill(url, headers, "activate", "shared")
         given, asked = await begin(own, "own", "held")
         pid = await place_of(own, "own")
         calls = [
@@ -146,11 +151,14 @@ async def test_what_a_token_has_opened_ends_with_it_and_disturbs_nobody_else(
         if new is not None:  # the session, and what waited for an answer, are nothing in the hands of the new one
             assert (await raw.post(url, "tools/list", {}, {**mine, **bearer(new)})).status == 404
             async with answering(room, MODERN, User(), bearer(new)) as later:
+                assert await later.tools() == ["SKILL", "SKILL_CALL"]
+                await later.skill("activate", "own")
                 await refused(later, "tools/call", {"name": "own__ask", "arguments": given, **brought(asked)})
 
         assert calls[2].status is None
         assert streams[1].ended is None
         async with connected(url, "legacy", token=BOB) as bob:
+            await bob.skill("activate", "shared")
             await bob.call("shared__release", {"key": "bob"})
         await until(lambda: calls[2].status is not None)
         assert '"result"' in calls[2].text
