@@ -31,6 +31,7 @@ from proxy.face.early_responder import EarlyResponder
 from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
 from proxy.upstream.spawn import Early
+from proxy.wire.descriptors import raise_limit
 
 log = structlog.stdlib.get_logger("proxy")
 
@@ -51,6 +52,7 @@ def serve(
     `own`: the scope of the one client over stdio. `early`: servers that were started while this was imported. `first`:
     who answers the client on stdio until then, None over HTTP.
     """
+    raise_limit()
     masker = Masker(loaded.secrets)
     logs.configure(arguments.log_level or loaded.settings.log_level, masker)
     for note in loaded.notes:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
 from proxy.core.settings import MIN_TOKEN_CHARACTERS, Settings
+from proxy.face.connections import ACCEPTED_AT_ONCE, Limits, Room, limits_for
 from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
@@ -29,6 +30,7 @@ from proxy.face.principals import Principals
 from proxy.face.request_body import RequestBodies
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import IN_NAMESPACES, Sessions
+from proxy.wire.descriptors import descriptor_limit
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -181,11 +183,26 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def serve_http(
-    app: Starlette, bound: socket.socket, on_ready: Callable[[], None], on_stop: Callable[[], None]
+    app: ASGIApp,
+    bound: socket.socket,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None],
+    limits: Limits | None = None,
 ) -> None:
-    """Serve `app` until cancelled, when `on_stop` is called; requests in work then have `GRACE` seconds."""
+    """Serve `app` until cancelled, when `on_stop` is called; requests in work then have `GRACE` seconds.
+
+    `limits`: what connections are held to, by default what fits the descriptors that this process may have open.
+    """
+    room = Room(limits or limits_for(descriptor_limit()))
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=GRACE, ws="none"
+        app,
+        http=room.protocol(),
+        backlog=min(ACCEPTED_AT_ONCE, room.limits.connections // 4 + 1),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        ws="none",
     )
     server = _Uvicorn(config)
     async with anyio.create_task_group() as tasks:

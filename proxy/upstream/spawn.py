@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from proxy.core.server import Server, StdioServer
+from proxy.wire.descriptors import restore_limit
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def spawn(server: StdioServer) -> Spawned:
     finally:
         for fd in (its_stdin, its_stdout, its_stderr):
             os.close(fd)
+    restore_limit(process.pid)
     return Spawned(process, stdin, stdout, stderr)
 
 
