@@ -82,6 +82,7 @@ async def _serve(proxy: AbstractAsyncContextManager[Running], watcher: Watcher, 
             work = [starting]
             # The receiver outlives the work: a second signal must not end the program before its servers have ended.
             await tasks.start(_obey_signals, work, watcher)
+            tasks.start_soon(_tell_repeated)
             async with proxy as served:
                 gc.freeze()  # what has been imported stays: no collection has to look at it again
                 gc.enable()
@@ -92,6 +93,13 @@ async def _serve(proxy: AbstractAsyncContextManager[Running], watcher: Watcher, 
                         await face(served)
                         reloading.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
+
+
+async def _tell_repeated() -> None:
+    """Say now and then which lines of the log were left out."""
+    while True:
+        await anyio.sleep(logs.FOLD_WITHIN)
+        logs.tell_repeated()
 
 
 async def _over_stdio(first: EarlyResponder, served: Running) -> None:
