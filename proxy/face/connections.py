@@ -162,7 +162,7 @@ class Connection(H11Protocol):
 
     def _look(self) -> None:
         """See what it waits for by now, and how long it may."""
-        phase = "work" if self.transport.is_closing() else self._now()
+        phase = "idle" if self.transport.is_closing() else self._now()
         if phase == self._phase:
             return
         self._phase, self._since, self._received = phase, self.loop.time(), 0
