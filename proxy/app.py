@@ -101,7 +101,7 @@ class Running:
         now = in_force(self.approved, loaded)
         self._tell(before, loaded, now)
         if full and self.own is None:
-            await self._end_all_of(self.principals.adopt(loaded.settings.tokens))
+            await self._revoke(self.principals.adopt(loaded.settings.tokens))
         await self.pool.adopt(now.servers, now.unstartable)
         self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
         await self.gate.refit()
@@ -111,14 +111,14 @@ class Running:
         self.subscriptions.skills_changed(before.policy)
         await self.announcer.announce_all()
 
-    async def _end_all_of(self, principals: Collection[Principal]) -> None:
+    async def _revoke(self, principals: Collection[Principal]) -> None:
         """End what principals have open whose tokens count no more: requests, sessions, and the state of each scope."""
         if not principals:
             return
         log.info("tokens.revoked", users=[principal or "everybody without a token" for principal in principals])
         await self.principals.end(principals)
         if self._sessions is not None:
-            await self._sessions.end_of(principals)
+            await self._sessions.end_sessions_of(principals)
         for scope in await self.gate.store.scopes():
             if scope.principal in principals:
                 await self.lifetimes.end(scope)

@@ -36,26 +36,26 @@ CAUSED_BY_CLIENTS: Final = frozenset(
 
 
 @dataclass
-class _Repeated:
+class _Kind:
     of: str
     message: str | None
     times: int = 0
 
 
-class Folding:
+class RepeatedLines:
     """Lets the first lines of each kind through, and says of the others how many there were."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Hashable, _Repeated] = {}
+        self._kinds: dict[Hashable, _Kind] = {}
         self._since = time.monotonic()
         self._lock = threading.Lock()
 
-    def lets_through(self, kind: Hashable, of: str, message: str | None = None) -> bool:
+    def allows(self, kind: Hashable, of: str, message: str | None = None) -> bool:
         """Whether another line of this kind is to be written. `of`, `message`: how it is told of where it is not."""
         if time.monotonic() - self._since >= FOLD_WITHIN:
             self.tell()
         with self._lock:
-            repeated = self._kinds.setdefault(kind, _Repeated(of, message))
+            repeated = self._kinds.setdefault(kind, _Kind(of, message))
             repeated.times += 1
             return repeated.times <= FOLD_AFTER
 
@@ -73,7 +73,7 @@ class Folding:
     def ours(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """A processor: drops an event that clients cause, where there were many with the same setting."""
         name = event["event"]
-        if name in CAUSED_BY_CLIENTS and not self.lets_through((name, event.get("setting")), name):
+        if name in CAUSED_BY_CLIENTS and not self.allows((name, event.get("setting")), name):
             raise structlog.DropEvent
         return event
 
@@ -81,11 +81,11 @@ class Folding:
         """A filter: whether a line is to be written; those of one place in a library's code are of a kind."""
         if isinstance(record.msg, dict):  # an event of ours
             return True
-        return self.lets_through((record.name, record.lineno), record.name, str(record.msg))
+        return self.allows((record.name, record.lineno), record.name, str(record.msg))
 
 
-_folding = Folding()
-tell_repeated = _folding.tell
+_repeated_lines = RepeatedLines()
+tell_repeated = _repeated_lines.tell
 
 
 def configure(level: str, masker: Masker) -> None:
@@ -110,7 +110,7 @@ def configure(level: str, masker: Masker) -> None:
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
     structlog.configure(
-        processors=[_folding.ours, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[_repeated_lines.ours, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(level),  # what is below the level costs next to nothing
         cache_logger_on_first_use=True,
@@ -122,7 +122,7 @@ def configure(level: str, masker: Masker) -> None:
             foreign_pre_chain=[structlog.stdlib.add_logger_name, _from_a_library, *shared],
         )
     )
-    handler.addFilter(_folding.of_libraries)
+    handler.addFilter(_repeated_lines.of_libraries)
     atexit.register(tell_repeated)
     root = logging.getLogger()
     root.handlers[:] = [handler]

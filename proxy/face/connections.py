@@ -53,7 +53,7 @@ def limits_for(descriptors: int) -> Limits:
     return Limits(connections=max(1, min(MAX_CONNECTIONS, descriptors * 5 // 8)))
 
 
-class Room:
+class ConnectionLimiter:
     """The connections of one server, and which of them has to go where there are too many.
 
     Where they are full, one that has no whole request in work makes room, the one that has waited longest; where all
@@ -68,7 +68,7 @@ class Room:
         self._waiting: dict[str, dict[Connection, None]] = {}
         self._oldest: dict[Connection, None] = {}
 
-    def enter(self, connection: "Connection") -> bool:
+    def admit(self, connection: "Connection") -> bool:
         """Count a new connection; False where it has to be refused."""
         address, most = connection.address, self.limits.connections
         self._count += 1
@@ -77,20 +77,20 @@ class Room:
             return self._make_room(self._waiting.get(address, {}))
         return self._count <= most or self._make_room(self._oldest)
 
-    def leave(self, connection: "Connection") -> None:
+    def release(self, connection: "Connection") -> None:
         """A connection is over."""
-        self.waits(connection, waits=False)
+        self.set_waiting(connection, waiting=False)
         self._count -= 1
         self._by_address[connection.address] -= 1
         if not self._by_address[connection.address]:
             del self._by_address[connection.address]
 
-    def waits(self, connection: "Connection", *, waits: bool) -> None:
+    def set_waiting(self, connection: "Connection", *, waiting: bool) -> None:
         """Whether a connection has no whole request in work, from now on."""
         own = self._waiting.setdefault(connection.address, {})
         for each in (own, self._oldest):
             each.pop(connection, None)
-            if waits:
+            if waiting:
                 each[connection] = None
         if not own:
             del self._waiting[connection.address]
@@ -99,7 +99,7 @@ class Room:
         oldest = next(iter(waiting), None)
         if oldest is None:
             return False
-        oldest.drop()
+        oldest.evict()
         return True
 
     def protocol(self) -> "type[asyncio.Protocol]":
@@ -108,20 +108,20 @@ class Room:
 
 
 class Connection(H11Protocol):
-    """One connection, which `room` has let in, or not."""
+    """One connection, which `limiter` has let in, or not."""
 
     def __init__(
         self,
-        room: Room,
+        limiter: ConnectionLimiter,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.conn = _Framed(h11.SERVER, MAX_HEADER_BYTES)
+        self.conn = _StrictConnection(h11.SERVER, MAX_HEADER_BYTES)
         self.address = ""
-        self._room = room
+        self._limiter = limiter
         self._phase: _Phase = ""
         self._since = 0.0
         self._received = 0
@@ -131,8 +131,8 @@ class Connection(H11Protocol):
         """It begins, or there is no room for it."""
         super().connection_made(transport)
         self.address = network_of(self.client[0]) if self.client else ""
-        if self._room.enter(self):
-            self._look()
+        if self._limiter.admit(self):
+            self._update_phase()
         else:
             log.warning("connection.refused", address=self.address, reason="there are as many as there may be")
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -140,53 +140,53 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._stop_timer()
-        self._room.leave(self)
+        self._limiter.release(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Something of a request has come."""
         super().data_received(data)
-        self._look()
+        self._update_phase()
         self._received += len(data)
 
     def on_response_complete(self) -> None:
         """An answer has been given."""
         super().on_response_complete()
-        self._look()
+        self._update_phase()
 
-    def drop(self) -> None:
+    def evict(self) -> None:
         """Make room for another connection, at once."""
-        self._room.waits(self, waits=False)
-        self._leave_app()
+        self._limiter.set_waiting(self, waiting=False)
+        self._disconnect_app()
         self.transport.abort()
 
-    def _look(self) -> None:
+    def _update_phase(self) -> None:
         """See what it waits for by now, and how long it may."""
-        phase = "idle" if self.transport.is_closing() else self._now()
+        phase = "idle" if self.transport.is_closing() else self._current_phase()
         if phase == self._phase:
             return
         self._phase, self._since, self._received = phase, self.loop.time(), 0
-        self._room.waits(self, waits=phase != "work")
+        self._limiter.set_waiting(self, waiting=phase != "work")
         self._stop_timer()
-        within = {"head": self._room.limits.head_within, "body": self._room.limits.body_within}.get(phase)
+        within = {"head": self._limiter.limits.head_within, "body": self._limiter.limits.body_within}.get(phase)
         if within is not None:
-            self._timer = self.loop.call_later(within, self._too_late)
+            self._timer = self.loop.call_later(within, self._timed_out)
 
-    def _now(self) -> _Phase:
+    def _current_phase(self) -> _Phase:
         if self.conn.their_state is h11.SEND_BODY:
             return "body"
         if self.conn.their_state is not h11.IDLE:
             return "work"
         return "head" if self.timeout_keep_alive_task is None else "idle"  # uvicorn has a timer for those
 
-    def _too_late(self) -> None:
-        limits, now = self._room.limits, self.loop.time()
+    def _timed_out(self) -> None:
+        limits, now = self._limiter.limits, self.loop.time()
         if self._phase == "body":
             if self.flow.read_paused:  # it is us who do not read
                 self._since = now
             left = self._since + limits.body_within + self._received / limits.body_rate - now
             if left > 0:
-                self._timer = self.loop.call_later(left, self._too_late)
+                self._timer = self.loop.call_later(left, self._timed_out)
                 return
         if not self._received:  # opened to be used later, as browsers do
             self.transport.close()
@@ -200,12 +200,12 @@ class Connection(H11Protocol):
         if answer is None or answer.response_complete or not answer.response_started:
             head = f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             self.transport.write(head.encode())
-        self._leave_app()
+        self._disconnect_app()
         self.transport.close()
         if self.transport.get_write_buffer_size():  # whoever does not read either gets no more
             self.transport.abort()
 
-    def _leave_app(self) -> None:
+    def _disconnect_app(self) -> None:
         """Tell the app that its client is gone, so that it sends nothing more."""
         answer = self._answer
         if answer is not None and not answer.response_complete:
@@ -223,7 +223,7 @@ class Connection(H11Protocol):
             self._timer = None
 
 
-class _Framed(h11.Connection):
+class _StrictConnection(h11.Connection):
     """Refuses what h11 lets pass, and what two programs in a row may take for different requests.
 
     A request with both Content-Length and Transfer-Encoding, and one of HTTP/1.0 with the latter. h11 itself refuses

@@ -130,7 +130,7 @@ class Bearer:
             elif scope["path"] != self._open_path:
                 await _unauthorized(wrong=False)(scope, receive, send)
                 return
-        response = _Endable(send)
+        response = _RevocableResponse(send)
         with self._principals.admitted(principal) as work:
             await self._app(scope, receive, response.send)
         if work.cancelled_caught:
@@ -138,14 +138,14 @@ class Bearer:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse:
         """The answer to a wrong token."""
-        seconds = self._wrong.wait((scope.get("client") or ("",))[0])
+        seconds = self._wrong.retry_after((scope.get("client") or ("",))[0])
         if not seconds:
             return _unauthorized(wrong=True)
         text = f"Too many wrong tokens from this address: try again in {seconds} s. A right one is let in at any time."
         return PlainTextResponse(text, HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": str(seconds)})
 
 
-class _Endable:
+class _RevocableResponse:
     """A response that can be ended in the middle of its making."""
 
     def __init__(self, send: Send) -> None:

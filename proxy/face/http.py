@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
 from proxy.core.settings import MIN_TOKEN_CHARACTERS, Settings
-from proxy.face.connections import ACCEPTED_AT_ONCE, Limits, Room, limits_for
+from proxy.face.connections import ACCEPTED_AT_ONCE, ConnectionLimiter, Limits, limits_for
 from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
 from proxy.face.identity import principal_of
@@ -193,11 +193,11 @@ async def serve_http(
 
     `limits`: what connections are held to, by default what fits the descriptors that this process may have open.
     """
-    room = Room(limits or limits_for(descriptor_limit()))
+    limiter = ConnectionLimiter(limits or limits_for(descriptor_limit()))
     config = uvicorn.Config(
         app,
-        http=room.protocol(),
-        backlog=min(ACCEPTED_AT_ONCE, room.limits.connections // 4 + 1),
+        http=limiter.protocol(),
+        backlog=min(ACCEPTED_AT_ONCE, limiter.limits.connections // 4 + 1),
         log_config=None,
         access_log=False,
         server_header=False,

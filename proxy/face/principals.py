@@ -94,7 +94,7 @@ class WrongTokens:
         self._clock = clock
         self._seen: dict[str, tuple[float, int]] = {}
 
-    def wait(self, address: str) -> int:
+    def retry_after(self, address: str) -> int:
         """Take note of one; the seconds until the next may be tried, 0 while there have been few."""
         network, now = network_of(address), self._clock()
         begun, count = self._seen.pop(network, (now, 0))

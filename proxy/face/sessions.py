@@ -121,7 +121,7 @@ class Sessions:
             else:
                 session.events.sweep()
 
-    async def end_of(self, principals: Collection[str | None]) -> None:
+    async def end_sessions_of(self, principals: Collection[str | None]) -> None:
         """End the sessions of these principals now, with what is in work in them; None: those without one."""
         async with anyio.create_task_group() as tasks:
             for session_id, session in list(self._sessions.items()):
@@ -134,7 +134,7 @@ class Sessions:
         user = {} if principal is None else {"user": as_user(principal)}
         headers = [(SESSION_HEADER.encode(), session_id.encode())]
         request = {"type": "http", "method": "DELETE", "path": session.path, "query_string": b"", "headers": headers}
-        await self._app({**request, **user}, _left, _nowhere)
+        await self._app({**request, **user}, _receive_disconnect, _discard)
         await self._end(session_id)
 
     async def _stream(self, session_id: str, session: _Session, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,11 +198,11 @@ class Sessions:
             await self._on_end(session.scope, session_id)
 
 
-async def _left() -> Message:
+async def _receive_disconnect() -> Message:
     return {"type": "http.disconnect"}
 
 
-async def _nowhere(_message: Message) -> None:
+async def _discard(_message: Message) -> None:
     """Nobody waits for the answer."""
 
 

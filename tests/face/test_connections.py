@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HELD = b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n"
+many_addresses = pytest.mark.skipif(sys.platform != "linux", reason="loopback has one address here")
 PLENTY = 1 << 30
 """Bytes in a second that nobody sends."""
 
@@ -238,6 +239,7 @@ async def test_a_body_that_could_be_read_in_two_ways_is_refused(request_: bytes)
 # --- how many --------------------------------------------------------------------------------------------------------
 
 
+@many_addresses
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"Content-Length: 9\r\n\r\nx", WHOLE])
 async def test_where_there_are_too_many_those_that_want_nothing_make_room(sent: bytes) -> None:
     """Those that have sent nothing, half a request, or are idle after one, the oldest first; not those in work."""
@@ -259,6 +261,7 @@ async def test_where_there_are_too_many_those_that_want_nothing_make_room(sent: 
         assert b"got 0" in await working.until(b"got 0")
 
 
+@many_addresses
 async def test_where_all_are_at_work_another_is_told_to_come_later() -> None:
     """At once, and it is let in when there is room again."""
     async with serving(connections=8) as server:
@@ -268,7 +271,7 @@ async def test_where_all_are_at_work_another_is_told_to_come_later() -> None:
             await connected.until(b"wait")
         for address in ("127.0.0.1", "127.0.0.2"):
             refused = await server.connect(address)
-            assert (await refused.rest()).startswith((b"HTTP/1.1 503 Service Unavailable\r\n", b""))
+            assert (await refused.rest()).startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert server.app.held == 8
         await server.connected[0].stream.aclose()
         with anyio.fail_after(PATIENCE):
@@ -276,6 +279,7 @@ async def test_where_all_are_at_work_another_is_told_to_come_later() -> None:
                 await anyio.sleep(0.01)
 
 
+@many_addresses
 async def test_one_address_cannot_have_all_of_them() -> None:
     """A quarter is left to others, whatever it does with its own."""
     async with serving(connections=8) as server:

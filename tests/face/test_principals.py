@@ -68,19 +68,19 @@ def test_wrong_tokens_are_told_to_wait_until_the_time_is_over() -> None:
     """Each address by itself."""
     now = 1000.0
     wrong = WrongTokens(lambda: now)
-    assert [wrong.wait("192.0.2.1") for _ in range(WRONG_TOKENS)] == [0] * WRONG_TOKENS
+    assert [wrong.retry_after("192.0.2.1") for _ in range(WRONG_TOKENS)] == [0] * WRONG_TOKENS
     now += 20.5
-    assert wrong.wait("192.0.2.1") == WRONG_WITHIN - 20
-    assert wrong.wait("192.0.2.2") == 0
+    assert wrong.retry_after("192.0.2.1") == WRONG_WITHIN - 20
+    assert wrong.retry_after("192.0.2.2") == 0
     now += WRONG_WITHIN - 20.5
-    assert wrong.wait("192.0.2.1") == 0
+    assert wrong.retry_after("192.0.2.1") == 0
 
 
 def test_what_is_known_of_addresses_is_bounded() -> None:
     """The newest are known."""
     wrong = WrongTokens(lambda: 0.0)
     for number in range(MAX_ADDRESSES + 100):
-        wrong.wait(str(number))
+        wrong.retry_after(str(number))
     assert len(wrong._seen) == MAX_ADDRESSES
-    assert all(not wrong.wait(str(MAX_ADDRESSES + 99)) for _ in range(WRONG_TOKENS - 1))
-    assert wrong.wait(str(MAX_ADDRESSES + 99))
+    assert all(not wrong.retry_after(str(MAX_ADDRESSES + 99)) for _ in range(WRONG_TOKENS - 1))
+    assert wrong.retry_after(str(MAX_ADDRESSES + 99))

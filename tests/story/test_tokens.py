@@ -215,13 +215,14 @@ async def test_where_others_reach_the_proxy_a_reload_cannot_let_them_in(
     """Without a token or with a short one, it is refused as a whole, and what was there stays; also at the start."""
     hosts = ["proxy.example"]
     place.proxy = launch(place.write({"alice": ALICE}, allowed_hosts=hosts))
-    place.write(tokens, allowed_hosts=[], list_wait=0.5)  # which hosts are allowed counts from the next start on
+    place.write(tokens, allowed_hosts=[], reload="full")  # which hosts are allowed counts from the next start on
     (problem,) = (await place.hung_up("config.refused"))["problems"]
     assert words in problem
     assert "proxy.allowed_hosts: proxy.example" in problem
     assert "too-short" not in problem
     assert [await place.status(raw, token) for token in (None, ALICE, "too-short")] == [401, 200, 401]
-    place.write({"alice": ALICE, "bob": BOB}, allowed_hosts=hosts)
+    await place.edited({"alice": ALICE, "bob": BOB}, allowed_hosts=hosts)
+    assert await place.status(raw, BOB) == 401  # nor has that file lifted the brake
     await place.hung_up()
     assert [await place.status(raw, token) for token in (ALICE, BOB)] == [200, 200]
 
