@@ -11,6 +11,7 @@ from proxy.config.difference import in_force
 from proxy.config.load import Loaded
 from proxy.config.packages import installed
 from proxy.config.records import changes_of
+from proxy.core.allowances import Allowances
 from proxy.core.catalogue import Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
@@ -29,6 +30,8 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     say(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
     if catalogue.on_start:
         print(indented(f"before a client's first call: {in_order(catalogue.on_start)}"))
+    for line in Allowances(loaded.policy, loaded.settings, loaded.settings.max_scopes).described():
+        print(indented(line))
     for note in loaded.notes:
         say(f"note: {note}")
     for root in loaded.library.visited:

@@ -352,4 +352,5 @@ def _settings(
         expression_env=variables,
         log_level=proxy.log_level,
         reload=proxy.reload,
+        limits=proxy.limits.limits,
     )

@@ -14,6 +14,14 @@ from pydantic_core import PydanticCustomError
 from proxy.config.core_schema import typed
 from proxy.config.hosts import a_host, an_origin
 from proxy.config.problems import Place
+from proxy.core.limits import (
+    DEFAULT_CALLS_IN_FLIGHT,
+    DEFAULT_CALLS_PER_MINUTE,
+    DEFAULT_HELD_QUESTIONS,
+    LIMIT_NAMES,
+    UNLIMITED,
+    Limits,
+)
 from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
 from proxy.core.settings import PerKind, Publish, Settings
@@ -102,6 +110,14 @@ def _count(value: object) -> object:
     raise PydanticCustomError("count", "must be a whole number greater than 0")
 
 
+def _count_or_unlimited(value: object) -> object:
+    if value == "unlimited":
+        return UNLIMITED
+    if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) > 0:
+        return float(value)
+    raise PydanticCustomError("limit", "must be a whole number greater than 0, or unlimited")
+
+
 def _of_every_kind(number: Callable[[object], object]) -> Callable[[object], object]:
     """Takes one number for every kind of scope, or leaves a mapping by kind as it is."""
 
@@ -185,6 +201,11 @@ Minutes: TypeAlias = Annotated[
     float, BeforeValidator(_minutes), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
 ]
 Count: TypeAlias = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+CountOrUnlimited: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_count_or_unlimited),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "unlimited"}]}),
+]
 Size: TypeAlias = Annotated[
     int,
     BeforeValidator(_size),
@@ -471,6 +492,39 @@ class SkillPath(_Part):
     )
 
 
+class LimitsBlock(_Part):
+    """What each user may use at a time (everybody without a token is one): numbers, or unlimited."""
+
+    sessions: CountOrUnlimited | None = Field(
+        default=None,
+        description="Open HTTP sessions. Default: of max_scopes.session, the same part for each user of proxy.tokens.",
+    )
+    namespaces: CountOrUnlimited | None = Field(
+        default=None,
+        description="Live namespaces. Default: of max_scopes.namespace, the same part for each user of proxy.tokens.",
+    )
+    processes: CountOrUnlimited | None = Field(
+        default=None,
+        description="Connections of its own to servers with isolation: scope, at all of them together. Default: of "
+        "each server's max_connections, the same part for each user of proxy.tokens.",
+    )
+    calls_in_flight: CountOrUnlimited | None = Field(
+        default=None, description=f"Calls in work. Default: {DEFAULT_CALLS_IN_FLIGHT}."
+    )
+    calls_per_minute: CountOrUnlimited | None = Field(
+        default=None, description=f"Calls in any 60 seconds. Default: {DEFAULT_CALLS_PER_MINUTE}."
+    )
+    held_questions: CountOrUnlimited | None = Field(
+        default=None,
+        description=f"Questions of servers that wait for an answer of its clients. Default: {DEFAULT_HELD_QUESTIONS}.",
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The same for the rest of the program."""
+        return Limits(**{name: getattr(self, name) for name in LIMIT_NAMES})
+
+
 class ProfileEntry(_Part):
     """What some clients may use. The first profile that a client's namespace and user match holds for it."""
 
@@ -490,6 +544,11 @@ class ProfileEntry(_Part):
     )
     max_active_skills: Count | None = Field(
         default=None, description="Most skills active at a time, pinned ones aside. Default: no limit."
+    )
+    limits: LimitsBlock = Field(
+        default_factory=LimitsBlock,
+        description="What each user may use at a time, counted for the clients of this profile alone. Default: "
+        "proxy.limits, counted for all clients of a user.",
     )
 
 
@@ -581,6 +640,10 @@ class ProxyBlock(_Part):
         default=SecondsByKind(),
         description="Seconds that the state of a client lives without a request: one number, or by kind.",
         json_schema_extra={"default": Settings.scope_idle.session},
+    )
+    limits: LimitsBlock = Field(
+        default_factory=LimitsBlock,
+        description="What each user may use at a time; everybody without a token is one user.",
     )
     keep_inventories: Flag = Field(
         default=Settings.keep_inventories,
@@ -749,10 +812,12 @@ _MODELS: Mapping[tuple[str | int | None, ...], type[BaseModel]] = {
     ("proxy",): ProxyBlock,
     ("proxy", "state"): StateBlock,
     ("proxy", "publish"): PublishBlock,
+    ("proxy", "limits"): LimitsBlock,
     (SKILLS, None): SkillEntry,
     (SKILLS, None, "requires"): RequiresBlock,
     (SKILL_PATHS, None): SkillPath,
     (PROFILES, None): ProfileEntry,
+    (PROFILES, None, "limits"): LimitsBlock,
 }
 """By place, None for any key, the model of the mapping there."""
 

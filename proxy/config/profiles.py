@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from proxy.config.models import PROFILES, ProfileEntry
+from proxy.config.models import PROFILES, LimitsBlock, ProfileEntry, ProxyBlock
 from proxy.config.problems import Findings, Place, did_you_mean
 from proxy.config.skills import Offered
 from proxy.config.validation import Parts
@@ -19,6 +19,7 @@ SHOWN: Final = 5
 
 def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profile, ...]:
     """Who may use which of the skills on offer: what the file says, else the same for everybody."""
+    _check_limits(parts.proxy.limits, ("proxy", "limits"), parts.proxy, findings)
     if parts.profiles is None:
         _note_capabilities(offer.skills, (), findings)
         return (EVERYBODY,)
@@ -37,6 +38,7 @@ def profiles_of(parts: Parts, offer: Offered, findings: Findings) -> tuple[Profi
             _check_skills(names, (*place, key), known, left_out, findings)
         _check_skills(entry.active or (), (*place, "active"), known, left_out, findings, patterns=False)
         _check_capabilities(entry, place, asked_for, findings)
+        _check_limits(entry.limits, (*place, "limits"), parts.proxy, findings)
         _check_start(restricted(catalogue, profile), profile, place, known, findings)
         profiles.append(profile)
     _note_capabilities(offer.skills, profiles, findings)
@@ -52,7 +54,21 @@ def _profile(entry: ProfileEntry) -> Profile:
         capabilities=Allow.of(entry.capabilities),
         active=entry.active,
         max_active=entry.max_active_skills,
+        limits=entry.limits.limits,
     )
+
+
+def _check_limits(limits: LimitsBlock, place: Place, proxy: ProxyBlock, findings: Findings) -> None:
+    """Name limits by which one user of several could take what is another's."""
+    users = len(proxy.tokens)
+    bounds = {"sessions": proxy.max_scopes.session, "namespaces": proxy.max_scopes.namespace}
+    for limit, bound in bounds.items():
+        most = getattr(limits, limit)
+        if users > 1 and most is not None and most * users > bound:
+            setting = f"proxy.max_scopes.{limit.removesuffix('s')}"
+            findings.note(
+                (*place, limit), f"users can take all that others may have: {users} share {bound:,} ({setting})"
+            )
 
 
 def _check_match(

@@ -50,7 +50,20 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
         "is empty: write [] for an empty list, or leave it out",
     ),
     **dict.fromkeys(
-        (*SERVERS, *ALLOWLISTS, SKILLS, DENIED, "env", "headers", "tokens", "proxy", "state", "publish", *_OF_STEPS),
+        (
+            *SERVERS,
+            *ALLOWLISTS,
+            SKILLS,
+            DENIED,
+            "env",
+            "headers",
+            "tokens",
+            "proxy",
+            "state",
+            "publish",
+            "limits",
+            *_OF_STEPS,
+        ),
         "is empty: write {} if nothing belongs there, or leave it out",
     ),
 }

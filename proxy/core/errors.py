@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.core.limits import LimitName
 from proxy.core.scope import ScopeKind
 
 
@@ -140,3 +141,43 @@ class TooManyScopes(ProxyError):
         what = _SERVED.get(self.kind, "clients")
         setting = f"proxy.max_scopes.{self.kind}"
         return f"the proxy serves as many {what} as it is configured for; try again later ({setting})"
+
+
+LIMIT_REACHED: Final = -32010
+"""The JSON-RPC code of what is past a limit, in the range for implementations (2026-07-28, basic)."""
+
+_LIMITED: Final[Mapping[LimitName, tuple[str, str]]] = {
+    "sessions": ("session", "may be open at a time"),
+    "namespaces": ("namespace", "may be in use at a time"),
+    "processes": ("process", "may run at a time"),
+    "calls_in_flight": ("call", "may be in work at a time"),
+    "calls_per_minute": ("call", "may be made in a minute"),
+    "held_questions": ("question", "may wait for the user at a time"),
+}
+
+
+@dataclass(eq=False)
+class PastLimit(ProxyError):
+    """It would be one more than its principal may have: it was not done, and nothing was sent."""
+
+    limit: LimitName
+    most: int
+    setting: str
+    """Where the limit stands in the configuration."""
+
+    retry_after: int
+    """Whole seconds after which there may be room."""
+
+    def __str__(self) -> str:
+        noun, what = _LIMITED[self.limit]
+        wait = f"try again in {_counted(self.retry_after, 'second')}"
+        return f"At most {_counted(self.most, noun)} {what} ({self.setting}): {wait}"
+
+    def as_rejection(self) -> Rejection:
+        """The same as a JSON-RPC error, whose data has the seconds as `retryAfter`."""
+        data = {"limit": self.limit, "value": self.most, "setting": self.setting, "retryAfter": self.retry_after}
+        return Rejection(LIMIT_REACHED, str(self), data)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

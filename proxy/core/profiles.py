@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from proxy.core.catalogue import EVERYTHING, NOTHING, Allow, Catalogue, Skill
+from proxy.core.limits import NOTHING_SAID, Limits
 from proxy.core.relations import begin
 from proxy.core.scope import ScopeId
 
@@ -30,12 +31,13 @@ class Profile:
     capabilities: Allow = NOTHING
     active: tuple[str, ...] | None = None
     max_active: int | None = None
+    limits: Limits = NOTHING_SAID
+    """What each principal may use within the profile; what it does not say, the settings do."""
 
     def holds(self, scope: ScopeId) -> bool:
         """Whether it is meant for `scope`; one without a namespace, or principal, is matched by `*` alone."""
         namespace = scope.name if scope.kind == "namespace" else None
-        principal = scope.name if scope.kind == "principal" else scope.principal
-        return _matches(self.namespace, namespace) and _matches(self.principal, principal)
+        return _matches(self.namespace, namespace) and _matches(self.principal, scope.user)
 
     def may_use(self, skill: Skill) -> bool:
         """Whether `skill` is for it, by itself."""
@@ -66,6 +68,10 @@ class Policy:
             if profile.holds(scope):
                 return catalogue
         return self._empty
+
+    def profile_of(self, scope: ScopeId) -> Profile | None:
+        """The first profile that holds for `scope`, if one does."""
+        return next((profile for profile in self.profiles if profile.holds(scope)), None)
 
     def at_once(self, scope: ScopeId | None = None) -> list[str]:
         """The servers that `scope`, or any scope, needs before its first call, in the order of the file."""

@@ -33,6 +33,11 @@ class ScopeId(NamedTuple):
     name: str = ""
     principal: str | None = None
 
+    @property
+    def user(self) -> str | None:
+        """The principal that it belongs to, or is; None for those without a token."""
+        return self.name if self.kind == "principal" else self.principal
+
     def __str__(self) -> str:
         """How logs name it; of a session, whose id is as good as a key, only the beginning."""
         name = f"{self.name[:SESSION_SHOWN]}…" if self.kind == "session" else self.name

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
 from proxy.core.known_clients import REREADS
+from proxy.core.limits import NOTHING_SAID, Limits
 from proxy.core.scope import ScopeKind
 from proxy.core.server import HttpServer
 
@@ -41,6 +42,8 @@ MIN_TOKEN_CHARACTERS: Final = 16
 """The shortest token where other machines can reach the proxy."""
 _MAX_SCOPES: Final = every_kind(10_000)
 _SCOPE_IDLE: Final = every_kind(1800.0)
+SESSIONS_IN_NAMESPACES: Final = 10_000
+"""The bound on sessions in namespaces, any number of which can share one; namespaces have a bound of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +107,5 @@ class Settings:
     expression_env: Mapping[str, str] = field(default_factory=dict[str, str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     reload: Literal["skills", "full", "off"] = "skills"
+    limits: Limits = NOTHING_SAID
+    """What each principal may use, where its profile does not say."""

@@ -33,6 +33,17 @@ def test_a_sound_configuration_is_good(tmp_path: Path, record: Record):
     assert "All is good." in done.stdout
 
 
+def test_limits_that_are_configured_are_shown(tmp_path: Path, record: Record):
+    """Others are not."""
+    servers, skills = {"r": record.entry()}, {"s": skill(r=["echo"])}
+    done = check(write_config(tmp_path / "c.yaml", servers, skills), "--offline")
+    assert "limits of each user" not in done.stdout
+    limits = {"limits": {"calls_per_minute": 60}}
+    done = check(write_config(tmp_path / "c.yaml", servers, skills, proxy=limits), "--offline")
+    assert "limits of each user: sessions unlimited, " in done.stdout
+    assert "calls_per_minute 60, " in done.stdout
+
+
 def test_what_no_server_offers_is_named_with_the_nearest(tmp_path: Path, record: Record):
     """A misspelled tool and a pattern that matches nothing are problems of their skill; the exit code is 1."""
     config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": skill(r=["ecko", "nope_*", "echo"])})

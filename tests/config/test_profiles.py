@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.config.load import Loaded
+from proxy.core.limits import UNLIMITED, Limits
 from proxy.core.scope import ScopeId
 
 SKILLS = "skill_configs: {git-log: {}, git-push: {}, pdf: {active: true}, ocr: {}}\n"
@@ -243,3 +244,32 @@ def test_a_capability_that_no_skill_requires_is_said_with_the_nearest(room):
     assert said(room, "  - {namespace: n, capabilities: x}\n") == [
         "4: profiles[0].capabilities[0]: no skill requires the capability x"
     ]
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_a_profile_are_its_own(room):
+    """What it does not say is said nowhere in it."""
+    loaded = profiles(
+        room, "  - {namespace: a, limits: {calls_per_minute: 60, processes: unlimited}}\n  - {principal: bob}\n"
+    )
+    assert [profile.limits for profile in loaded.profiles] == [
+        Limits(calls_per_minute=60, processes=UNLIMITED),
+        Limits(),
+    ]
+
+
+@pytest.mark.parametrize("most", ["5001", "unlimited"])
+def test_limits_that_let_one_user_take_all_are_noted(room, most):
+    """Nobody else would have a part of its own; where there is nobody else, it does not matter."""
+    what = "users can take all that others may have: 2 share 10,000 (proxy.max_scopes.session)"
+    assert said(room, f"  - {{namespace: n, limits: {{sessions: {most}}}}}\n") == [
+        f"4: profiles[0].limits.sessions: {what}",
+    ]
+    both, one = "tokens: {alice: a, bob: b}", "tokens: {alice: a}"
+    limits = f"limits: {{sessions: {most}, namespaces: 5000, calls_in_flight: unlimited}}"
+    assert [note for note in room.notes(f"{SKILLS}proxy: {{{both}, {limits}}}\n") if "limits" in note] == [
+        f"2: proxy.limits.sessions: {what}",
+    ]
+    assert not [note for note in room.notes(f"{SKILLS}proxy: {{{one}, {limits}}}\n") if "limits" in note]

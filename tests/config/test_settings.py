@@ -2,6 +2,7 @@
 
 import pytest
 
+from proxy.core.limits import UNLIMITED, Limits
 from proxy.core.settings import PerKind, Publish, Settings, every_kind
 
 NO_MAPPING = "must be a mapping (key: value), not text"
@@ -27,6 +28,7 @@ def test_every_setting_is_read(room):
           publish: {prompts: no, resources: false, extension: off}
           max_scopes: 5
           scope_idle: {namespace: 86400}
+          limits: {sessions: 20, calls_in_flight: unlimited}
           state: {backend: sqlite, path: state.db}
           name_limit: 128
           tokens: {alice: "${ALICE_TOKEN}", bob: "bob-${SUFFIX:-1}"}
@@ -60,6 +62,7 @@ def test_every_setting_is_read(room):
         input_wait=30.0,
         log_level="debug",
         reload="off",
+        limits=Limits(sessions=20, calls_in_flight=UNLIMITED),
     )
     assert loaded.catalogue.naming.limit == 128
     assert {"alice-token", "bob-1"} <= loaded.secrets
@@ -78,6 +81,14 @@ def test_every_setting_is_read(room):
         ("max_scopes: {session: 0}", "max_scopes.session: must be a whole number greater than 0"),
         ("max_scopes: {sesion: 5}", "max_scopes.sesion: unknown key: did you mean 'session'?"),
         ("max_scopes: {process: 5}", "max_scopes.process: unknown key: known here: "),
+        *(
+            (f"limits: {{sessions: {most}}}", "limits.sessions: must be a whole number greater than 0, or unlimited")
+            for most in ("0", "-1", "1.5", "many", "Unlimited", "[1]", "{a: 1}", '""')
+        ),
+        ("limits: 5", "limits: must be a mapping (key: value), not text"),
+        ("limits: ~", "limits: is empty: write {} if nothing belongs there, or leave it out"),
+        ("limits: {sessions: ~}", "limits.sessions: is empty: write a value, or leave it out"),
+        ("limits: {calls_a_minute: 5}", "limits.calls_a_minute: unknown key: did you mean 'calls_per_minute'?"),
         ("scope_idle: -1", "scope_idle: must be a number of seconds greater than 0, such as 30"),
         ("scope_idle: a day", "scope_idle: must be a number of seconds greater than 0, such as 30"),
         ("scope_idle: {user: 5}", "scope_idle.user: unknown key: "),

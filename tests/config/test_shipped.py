@@ -8,7 +8,16 @@ import yaml
 
 from proxy.config import schema
 from proxy.config.load import load
-from proxy.config.models import CLIENT_KEYS, File, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry
+from proxy.config.models import (
+    CLIENT_KEYS,
+    File,
+    LimitsBlock,
+    ProxyBlock,
+    PublishBlock,
+    ServerEntry,
+    SkillEntry,
+    StepEntry,
+)
 
 CONFIG = Path(__file__).parents[2] / "config"
 SCHEMA = schema.schema()
@@ -55,7 +64,7 @@ def test_the_default_file_has_no_notes_and_no_secrets():
 def test_the_example_shows_every_setting():
     """With the defaults of the program, where it does not say otherwise."""
     text = (CONFIG / "example.yaml").read_text(encoding="utf-8")
-    models = (File, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry)
+    models = (File, LimitsBlock, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry)
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert {key for key in keys if key not in text} == {"modern_listing"}  # the old name of `listing`
     defaults = load(CONFIG / "example.yaml", {}).settings
@@ -83,6 +92,8 @@ def test_every_field_has_a_description():
         {"servers": {"a": {"url": "http://h", "isolation": "scope", "max_concurrency": 1, "pass_headers": ["X-User"]}}},
         *({"proxy": {"max_request_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
         *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
+        *({"proxy": {"limits": limits}} for limits in ({}, {"sessions": 1}, {"calls_per_minute": "unlimited"})),
+        {"profiles": [{"namespace": "*", "limits": {"held_questions": 5, "processes": "unlimited"}}]},
         {"proxy": {"scope_idle": {"session": 0.5, "namespace": 1, "principal": 2}}},
         {"proxy": {"state": {"backend": "sqlite", "path": "state.db"}}},
         {"proxy": {"listing": "stable", "publish": {"prompts": False, "extension": True}, "call_route_clients": []}},
@@ -113,6 +124,8 @@ def test_the_schema_takes_what_the_program_takes(data):
         {"servers": {"a": {"command": "x", "max_concurrency": 0}}},
         *({"proxy": {"max_event_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
         *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
+        *({"proxy": {"limits": {"sessions": most}}} for most in (0, 1.5, "many", None, [1])),
+        {"profiles": [{"namespace": "*", "limits": {"session": 1}}]},
         {"proxy": {"scope_idle": {"namespace": "long"}}},
         {"proxy": {"state": {"backend": "redis"}}},
         {"proxy": {"listing": "fixed"}},
