@@ -13,6 +13,7 @@ from proxy.core.profiles import Policy
 from proxy.core.relations import begin, gone, refitted
 from proxy.core.scope import Lists, ScopeId, ScopeState
 from proxy.core.settings import Settings
+from proxy.gateway.quotas import Quotas
 from proxy.gateway.scope_view import ScopeView, SkillLists, scope_view, skill_lists
 from proxy.ports import ScopeStore, Upstreams
 
@@ -37,11 +38,13 @@ class Gate:
         store: ScopeStore,
         settings: Settings = DEFAULTS,
         eager: Collection[str] = (),
+        quotas: Quotas | None = None,
     ) -> None:
         self.policy = self._before = policy
         self.upstreams = upstreams
         self.store = store
         self.settings = settings
+        self.quotas = quotas or Quotas(policy, settings)
         self._eager = eager
         self._sights: dict[tuple[int, int, frozenset[str]], ScopeView] = {}
         self._lists_of_skills: dict[int, SkillLists] = {}
@@ -52,6 +55,7 @@ class Gate:
         """This is the configuration from now on: every decision goes by it at once. `refit` has to follow."""
         self._before = self.policy
         self.policy, self.settings, self._eager = policy, settings, eager
+        self.quotas.adopt(policy, settings)
         self._sights.clear()
         self._lists_of_skills.clear()
         self._step_views.clear()
@@ -73,7 +77,7 @@ class Gate:
         """The state of `scope`, begun if it is new.
 
         Raises:
-            TooManyScopes: it is new, and one too many.
+            TooManyScopes, PastLimit: it is new, and one too many.
         """
         state = await self.store.get(scope)
         return state if state is not None else await self.change(scope, lambda state: state)
@@ -82,7 +86,7 @@ class Gate:
         """Apply `transition` to the state of `scope` and return the outcome; tried again when another got in between.
 
         Raises:
-            TooManyScopes: `scope` is new, and one too many.
+            TooManyScopes, PastLimit: `scope` is new, and one too many.
         """
         return (await self.changed(scope, transition))[1]
 
@@ -92,7 +96,7 @@ class Gate:
         """As `change`; the state before, and the outcome.
 
         Raises:
-            TooManyScopes: `scope` is new, and one too many.
+            TooManyScopes, PastLimit: `scope` is new, and one too many.
         """
         while True:
             old = await self.store.get(scope)
@@ -154,7 +158,14 @@ class Gate:
         """Begin `scope`, with the skills that it had in an earlier run; another may have got in between and done it."""
         remembered = await self.store.remembered(scope)
         state = begin(self.catalogue(scope)) if remembered is None else self._refitted(scope, remembered)
-        if await self.store.swap(scope, None, replace(state, lists=self.lists(scope, state.active))):
+        taken = self.quotas.begin(scope)
+        try:
+            begun = await self.store.swap(scope, None, replace(state, lists=self.lists(scope, state.active)))
+        except BaseException:  # it is one too many, or the request was cancelled
+            if taken:
+                self.quotas.end(scope)
+            raise
+        if begun:
             self._hold(scope, state)  # not before it has begun: a scope that is refused starts nothing
 
     def _skill_lists(self, catalogue: Catalogue) -> SkillLists:

@@ -20,7 +20,7 @@ from proxy.core.scope import ScopeId, ScopeState, put
 from proxy.core.steps import HEAP, Call, Parallel, Steps
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
-from proxy.gateway.stages import Stages, StepChannel
+from proxy.gateway.stages import Nobody, Stages, StepChannel
 from proxy.ports import Caller, Clock
 
 MOST_ITEMS: Final = 1000
@@ -259,6 +259,8 @@ class Runner:
         raise _failed(step, f"it took longer than its timeout of {timeout:g} s")
 
     async def _called(self, work: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value
+        if not isinstance(work.caller.channel, Nobody):
+            self._gate.quotas.count_step(work.caller.scope)
         channel = StepChannel(work.caller.channel, work.stages, _told(work, step))
         caller = work.caller._replace(channel=channel)
         try:

@@ -26,3 +26,12 @@ def test_pydantic_loads_its_plugins_where_it_cannot_do_without(loader: str, prin
         [sys.executable, "-c", PROGRAM, loader], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.strip() == printed, done.stderr
+
+
+def test_the_windows_of_rates_are_imported_with_the_first_call():
+    """Nothing of them before a client has its first answers."""
+    program = "import sys, proxy.app, proxy.face.stdio; print('limits' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.strip() == "False", done.stderr
