@@ -42,6 +42,7 @@ from proxy.gateway.invoking import Invoking
 from proxy.gateway.list_reads import ListReads
 from proxy.gateway.listing import Listing
 from proxy.gateway.publishing import Publishing
+from proxy.gateway.quotas import Quotas
 from proxy.gateway.rounds import Rounds
 from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
@@ -171,8 +172,8 @@ class Running:
             time.monotonic,
             self._session_ended,
             self.clients.streaming,
-            limit=self.loaded.settings.max_scopes.session,
             budget=self.clients.budget,
+            quotas=self.gate.quotas,
         )
         self.tasks.start_soon(self.lifetimes.run, sessions.sweep)
         self._sessions = sessions
@@ -222,10 +223,13 @@ async def running(
         clients = ClientRegistry(tasks)
         kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
         unstartable = in_force(loaded, loaded).unstartable
-        pool = Pool(loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept)
-        gate = Gate(policy, pool, store, settings, eager)
+        quotas = Quotas(policy, settings)
+        pool = Pool(
+            loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept, quotas=quotas
+        )
+        gate = Gate(policy, pool, store, settings, eager, quotas)
         reads, files, idling = ListReads(), FolderFiles(), Idling(gate, time.monotonic)
-        rounds = Rounds(settings, tasks, clients.budget)
+        rounds = Rounds(settings, tasks, clients.budget, partial(quotas.take, "held_questions"))
         forwarding = Forwarding(gate, rounds, idling)
         runner = Runner(gate, forwarding, time.monotonic, masker.mask)
         hooks = Hooks(gate, runner, tasks)
@@ -256,6 +260,7 @@ async def running(
             clients.forget(scope)
             idling.forget(scope)
             rounds.scope_ended(scope)
+            quotas.end(scope)
             hooks.scope_ended(scope, state, partial(pool.release, scope))
 
         lifetimes = Lifetimes(store, settings.scope_idle, time.monotonic, clients.reaches, ended)

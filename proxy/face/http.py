@@ -124,7 +124,7 @@ def http_app(
                 allow_origin_regex=origin_pattern(settings.allowed_origins),
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
-                expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
+                expose_headers=["Mcp-Session-Id", "Retry-After", "WWW-Authenticate"],
             ),
             Middleware(Bearer, principals, open_path=HEALTH),
         ],

@@ -22,8 +22,9 @@ from mcp_types.methods import CACHEABLE_METHODS, CLIENT_REQUESTS, validate_clien
 from starlette.requests import Request
 
 from proxy import __version__
+from proxy.core import wording
 from proxy.core.capabilities import ANYTHING
-from proxy.core.errors import ProxyError, Rejection, Unknown
+from proxy.core.errors import PastLimit, ProxyError, Rejection, Unknown
 from proxy.core.foreign_text import one_line
 from proxy.core.inventory import Json, is_json, members_of, without_lone_surrogates
 from proxy.core.scope import ScopeId, connected
@@ -86,19 +87,19 @@ class ProxyServer(Server[dict[str, Any]]):
         self._answers: dict[str, Answer] = {
             "server/discover": self._discover,
             "tools/list": _list("tools", listing.tools),
-            "tools/call": calling.call,
+            "tools/call": _refused_in_results(self._counted(calling.call)),
             "resources/list": _list("resources", listing.resources),
             "resources/templates/list": _list("resourceTemplates", listing.templates),
-            "resources/read": publishing.read_resource,
-            "resources/subscribe": subscriptions.subscribe,
-            "resources/unsubscribe": subscriptions.unsubscribe,
+            "resources/read": self._counted(publishing.read_resource),
+            "resources/subscribe": self._counted(subscriptions.subscribe),
+            "resources/unsubscribe": self._counted(subscriptions.unsubscribe),
             "prompts/list": _list("prompts", listing.prompts),
-            "prompts/get": publishing.get_prompt,
-            "completion/complete": publishing.complete,
+            "prompts/get": self._counted(publishing.get_prompt),
+            "completion/complete": self._counted(publishing.complete),
             "logging/setLevel": self._set_level,
             "skills/list": publishing.skills,
-            "skills/get": publishing.skill,
-            "resources/directory/read": publishing.directory,
+            "skills/get": self._counted(publishing.skill),
+            "resources/directory/read": self._counted(publishing.directory),
         }
         self.middleware[:] = [self._answer]  # without the SDK's spans, which cost each call more than all of our own
 
@@ -174,7 +175,7 @@ class ProxyServer(Server[dict[str, Any]]):
         """Take note of the client that a request comes from.
 
         Raises:
-            TooManyScopes: its scope is one too many.
+            TooManyScopes, PastLimit: its scope is one too many.
         """
         connection = self._identity.connection(ctx)
         if connection is None:
@@ -208,6 +209,15 @@ class ProxyServer(Server[dict[str, Any]]):
             channel=channel,
             version=version,
         )
+
+    def _counted(self, answer: Answer) -> Answer:
+        """`answer` for requests that may go on to a server, within the limits of the caller's principal."""
+
+        async def counted(caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+            with self._gate.quotas.call(caller.scope):
+                return await answer(caller, params)
+
+        return counted
 
     async def _set_level(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
         self._clients.set_level(caller.scope, caller.connection or "", params["level"])
@@ -244,6 +254,18 @@ def _list(key: str, listed: Callable[[Caller], Awaitable[Any]]) -> Answer:
         return {key: await listed(caller)}
 
     return answer
+
+
+def _refused_in_results(answer: Answer) -> Answer:
+    """`answer` where what is past a limit is told in a result: models read those, and not errors."""
+
+    async def told(caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return await answer(caller, params)
+        except PastLimit as error:
+            return wording.refusal(f"This call was not made. {error}.")
+
+    return told
 
 
 def _no_schema(_name: str) -> None:
@@ -291,6 +313,8 @@ def _wire_error(error: ProxyError, ctx: Context) -> MCPError:
     """An error in the words of the client's era, which have another code for a resource that does not exist."""
     reads = ctx.method.startswith("resources/")
     modern = era_of(ctx.protocol_version) == "modern"
+    if isinstance(error, PastLimit):
+        error = error.as_rejection()
     if isinstance(error, Rejection):
         code = INVALID_PARAMS if reads and modern and error.code == RESOURCE_NOT_FOUND else error.code
         return MCPError(code, error.message, error.data)

@@ -20,17 +20,18 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.byte_budget import ByteBudget
-from proxy.core.errors import TooManyScopes
+from proxy.core.errors import PastLimit, TooManyScopes
 from proxy.core.scope import ScopeId, ScopeKind
+from proxy.core.settings import SESSIONS_IN_NAMESPACES
 from proxy.face.events import OF_A_REQUEST, Events
 from proxy.face.identity import SESSION_HEADER, Identity, as_user, principal_of
 from proxy.face.streams import OwnStream, Place, Resumable
+from proxy.gateway.quotas import Quotas, Slot
 from proxy.ports import Clock
 
 log = structlog.stdlib.get_logger("proxy.face")
 
-IN_NAMESPACES: Final = 10_000
-"""The bound on sessions in namespaces, any number of which can share one; namespaces have a bound of their own."""
+IN_NAMESPACES: Final = SESSIONS_IN_NAMESPACES
 
 
 @dataclass
@@ -39,6 +40,7 @@ class _Session:
     scope: ScopeId
     last_used: float
     events: Events
+    slot: Slot
     in_flight: int = 0
     own_stream: Place = field(default_factory=Place)
 
@@ -48,9 +50,9 @@ class Sessions:
 
     `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them. `on_end` is called with the
     scope and the session's id; `on_stream` with both and True when the session's own event stream has begun, False when
-    it has ended. `limit`: how many sessions there can be that are scopes of their own; they leave those in namespaces
-    their room. `budget`: of what they keep for clients. A new request for a stream ends the one before; with
-    `Last-Event-ID` it goes on after that event.
+    it has ended. `quotas`: how many sessions and namespaces there can be, and each principal may have; sessions that are
+    scopes of their own leave those in namespaces their room. `budget`: of what they keep for clients. A new request for
+    a stream ends the one before; with `Last-Event-ID` it goes on after that event.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Sessions:
         on_end: Callable[[ScopeId, str], Awaitable[None]],
         on_stream: Callable[[ScopeId, str, bool], None],
         *,
-        limit: int,
+        quotas: Quotas,
         budget: ByteBudget | None = None,
     ) -> None:
         self._app = app
@@ -72,24 +74,25 @@ class Sessions:
         self._clock = clock
         self._on_end = on_end
         self._on_stream = on_stream
-        self._limit = limit
+        self._quotas = quotas
         self._sessions: dict[str, _Session] = {}
         self._counts: Counter[ScopeKind] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["method"] == "POST" and "namespace" in scope.get("path_params", ()):
+            try:
+                self._quotas.check_room(self._opening(scope))
+            except PastLimit as error:
+                await _too_many(error)(scope, receive, send)
+                return
         headers = Headers(scope=scope)
         if headers.get("mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[-1]) not in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._app(scope, receive, send)  # the modern era knows no sessions
             return
         session_id = headers.get(SESSION_HEADER)
         if session_id is None:
-            if (refusal := self._refusal(scope)) is not None:
-                await refusal(scope, receive, send)
-                return
-            kept = Events(self._clock, self._budget)
-            response = Resumable(receive, self._watching_for_a_new_one(scope, send, kept), kept)
-            await self._answer(kept, scope, response)
+            await self._open(scope, receive, send)
             return
         session = self._sessions.get(session_id)
         request = Request(scope)
@@ -167,33 +170,55 @@ class Sessions:
             response.ended()
         await response.finish()
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
-        """The answer where there is no room for another session."""
-        kind = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], "").kind
-        own = kind == "session"
-        if self._counts[kind] < (self._limit if own else IN_NAMESPACES):
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that may open a session, where there is room for one."""
+        whose = self._opening(scope)
+        if (refusal := self._refusal(whose)) is not None:
+            await refusal(scope, receive, send)
+            return
+        try:
+            slot = self._quotas.take("sessions", whose)
+        except PastLimit as error:
+            await _too_many(error)(scope, receive, send)
+            return
+        kept, opened = Events(self._clock, self._budget), False
+
+        async def watch(message: Message) -> None:
+            nonlocal opened
+            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.MULTIPLE_CHOICES:
+                session_id = Headers(raw=message["headers"]).get(SESSION_HEADER)
+                if session_id is not None:
+                    own = whose._replace(name=session_id) if whose.kind == "session" else whose
+                    self._sessions[session_id] = _Session(_path(scope), own, self._clock(), kept, slot)
+                    self._counts[own.kind] += 1
+                    opened = True
+            await send(message)
+
+        try:
+            await self._answer(kept, scope, Resumable(receive, watch, kept))
+        finally:
+            if not opened:
+                slot.give_back()
+
+    def _opening(self, scope: Scope) -> ScopeId:
+        """The scope of a session that a request may open; of one without a namespace, without its name."""
+        return self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], "")
+
+    def _refusal(self, whose: ScopeId) -> JSONResponse | None:
+        """The answer where there is no room for another session of anybody."""
+        own = whose.kind == "session"
+        if self._counts[whose.kind] < (self._quotas.bounds.session if own else IN_NAMESPACES):
             return None
-        what = str(TooManyScopes(kind)) if own else "Too many open sessions in namespaces"
+        what = str(TooManyScopes(whose.kind)) if own else "Too many open sessions in namespaces"
         log.warning("session.refused", reason=what)
         error = {"code": INTERNAL_ERROR, "message": what}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, HTTPStatus.SERVICE_UNAVAILABLE)
-
-    def _watching_for_a_new_one(self, scope: Scope, send: Send, kept: Events) -> Send:
-        async def watch(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.MULTIPLE_CHOICES:
-                opened = Headers(raw=message["headers"]).get(SESSION_HEADER)
-                if opened is not None:
-                    whose = self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], opened)
-                    self._sessions[opened] = _Session(_path(scope), whose, self._clock(), kept)
-                    self._counts[whose.kind] += 1
-            await send(message)
-
-        return watch
 
     async def _end(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._counts[session.scope.kind] -= 1
+            session.slot.give_back()
             session.events.close()
             await self._on_end(session.scope, session_id)
 
@@ -211,6 +236,16 @@ def _from_the_start(scope: Scope) -> Scope:
     headers = MutableHeaders(raw=list(scope["headers"]))
     del headers["last-event-id"]
     return {**scope, "headers": headers.raw}
+
+
+def _too_many(past: PastLimit) -> JSONResponse:
+    """The answer to what its principal has as many of as it may (RFC 6585, section 4)."""
+    error = past.as_rejection()
+    return JSONResponse(
+        {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": error.message, "data": error.data}},
+        HTTPStatus.TOO_MANY_REQUESTS,
+        {"Retry-After": str(past.retry_after)},
+    )
 
 
 def _path(scope: Scope) -> str:

@@ -69,8 +69,9 @@ class Quotas:
 
     def __init__(self, policy: Policy, settings: Settings, clock: Clock = monotonic) -> None:
         self._clock = clock
-        self._bounds = settings.max_scopes  # those in force: they count from the start on
-        self._allowances = Allowances(policy, settings, self._bounds)
+        self.bounds = settings.max_scopes
+        """How many scopes of each kind there can be; it counts from the start on."""
+        self._allowances = Allowances(policy, settings, self.bounds)
         self._counts: dict[Key, int] = {}
         self._namespaces: dict[ScopeId, Slot] = {}
         self._rate: CallRate | None = None
@@ -78,7 +79,7 @@ class Quotas:
 
     def adopt(self, policy: Policy, settings: Settings) -> None:
         """These limits count from now on; what is in use stays, and counts."""
-        self._allowances = Allowances(policy, settings, self._bounds)
+        self._allowances = Allowances(policy, settings, self.bounds)
 
     def of(self, limit: LimitName, scope: ScopeId) -> Allowance:
         """What the principal of `scope` may use of one kind."""

@@ -6,6 +6,7 @@ In the handshake era a server asks in a request of its own while the call waits.
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -15,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from proxy.core.byte_budget import ByteBudget, message_size
 from proxy.core.capabilities import QUESTIONS, askable, lacking, refusal
-from proxy.core.errors import Rejection
+from proxy.core.errors import PastLimit, Rejection
 from proxy.core.inventory import Json, is_json, members_of
 from proxy.core.scope import ScopeId
 from proxy.core.settings import Settings
@@ -47,10 +48,20 @@ def wants_input(result: Json) -> bool:
 
 
 class Rounds:
-    """Sends requests, and gets servers what they want to know meanwhile."""
+    """Sends requests, and gets servers what they want to know meanwhile.
 
-    def __init__(self, settings: Settings, tasks: TaskGroup, budget: ByteBudget | None = None) -> None:
+    `waiting`: counts a question that waits for the clients of a scope inside, or raises PastLimit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        tasks: TaskGroup,
+        budget: ByteBudget | None = None,
+        waiting: Callable[[ScopeId], AbstractContextManager[object]] = lambda _scope: nullcontext(),
+    ) -> None:
         self._wait = settings.input_wait
+        self._waiting = waiting
         self._tasks = tasks
         self._seal = Seal()
         self._parked = ParkedCalls[_Held](budget or ByteBudget(), _Held.give_up)
@@ -152,14 +163,14 @@ class Rounds:
                 return result
             brought = {key: result[key] for key in ("requestState",) if key in result}
             if questions := _questions(result):
-                brought["inputResponses"] = await self._answers(way.caller.channel, questions)
+                brought["inputResponses"] = await self._answers(way.caller, questions)
             sent = {**params, **brought}
             if not questions:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, longest)
         raise Rejection(INVALID_PARAMS, f"The server wanted more input {ROUNDS} times")
 
-    async def _answers(self, channel: Channel, questions: Mapping[str, Asked]) -> dict[str, Any]:
+    async def _answers(self, caller: Caller, questions: Mapping[str, Asked]) -> dict[str, Any]:
         """The client's answers to all of a server's questions, asked side by side.
 
         Raises:
@@ -170,10 +181,10 @@ class Rounds:
 
         async def put(key: str, asked: Asked, tasks: TaskGroup) -> None:
             try:
-                with anyio.fail_after(self._wait):
-                    answers[key] = await channel.ask(asked["method"], asked["params"])
-            except Rejection as error:
-                refused.append(error)
+                with self._waiting(caller.scope), anyio.fail_after(self._wait):
+                    answers[key] = await caller.channel.ask(asked["method"], asked["params"])
+            except (Rejection, PastLimit) as error:
+                refused.append(error if isinstance(error, Rejection) else error.as_rejection())
                 tasks.cancel_scope.cancel()
             except TimeoutError:
                 refused.append(_no_answer(self._wait))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
@@ -318,11 +318,13 @@ async def connect(
     clients: Clients,
     input_wait: float,
     on_update: Callable[[Json], None],
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> AsyncGenerator[Connection]:
     """A greeted connection to `server`, open inside the block, which has to stay in one task.
 
     `mask` takes secrets out of what the server says on stderr, `start` gives its process. `owner`: the scope that it
     belongs to, whose clients the server may ask. `on_update`: called with each `notifications/resources/updated`.
+    `waiting`: counts a question that waits for the owner's clients inside, or raises PastLimit.
 
     Raises:
         CannotStart: with the reason.
@@ -337,6 +339,7 @@ async def connect(
         input_wait=input_wait,
         on_change=changes.note,
         on_update=on_update,
+        waiting=waiting,
     )
     try:
         async with transport(server, mask, start) as way, anyio.create_task_group() as tasks:

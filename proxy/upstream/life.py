@@ -101,6 +101,11 @@ class Life:
         return Status(self._state, self._failure.public, wait, self._failure.whole)
 
     @property
+    def tried(self) -> bool:
+        """Whether it was ever tried to start it: not where there has been no room for it yet."""
+        return self.began > -inf
+
+    @property
     def runs(self) -> bool:
         """Whether it is there or on its way."""
         return self._state in ("starting", "ready")

@@ -1,9 +1,9 @@
 """The servers behind the proxy, by place: which connection serves which scope, and who needs it."""
 
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,6 +14,7 @@ from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
 from proxy.core.server import Server
 from proxy.core.settings import Settings
+from proxy.gateway.quotas import Quotas
 from proxy.ports import Clients, KeptOffers, Status
 from proxy.upstream.connection import Connection, connect
 from proxy.upstream.life import Life
@@ -26,6 +27,9 @@ REPLACE_WITHIN: Final = 30.0
 GIVE_UP_WITHIN: Final = 1.0
 """Seconds that the calls of a scope that is over have to be given up, which its servers are told."""
 
+_Bound: TypeAlias = tuple[float, Callable[[Place], bool], str]
+"""How many connections there may be, of which places, and what is said where there are as many."""
+
 
 class Pool:
     """An `Upstreams` of stdio and HTTP servers; `running` has to be entered before anything is needed.
@@ -33,10 +37,11 @@ class Pool:
     `servers`: those that can be started. `unstartable`: where each stands that cannot. `own`: the scope of the one
     client, where the proxy has only one, which then has every connection to itself. `early`: processes that were
     started ahead. `kept`: what they offered when the proxy ran last. `on_update`: called with a server, the scope of a
-    connection that belongs to one, and each `notifications/resources/updated`.
+    connection that belongs to one, and each `notifications/resources/updated`. `quotas`: what each principal may have
+    of questions and connections of its own, any number where it is None.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the wiring gives it its parts by name
         self,
         servers: Mapping[str, Server],
         unstartable: Mapping[str, Status],
@@ -47,7 +52,9 @@ class Pool:
         own: ScopeId | None = None,
         early: Early | None = None,
         kept: KeptOffers | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
+        self._quotas = quotas
         self._servers = servers
         self._unstartable = unstartable
         self._masker = masker
@@ -109,7 +116,8 @@ class Pool:
             return self._unstartable[server]
         life = self._lives.get(self._place(server, scope))
         if life is None and scope is None:
-            life = next((self._lives[place] for place in reversed(self._lives) if place[0] == server), None)
+            known = [life for place, life in self._lives.items() if place[0] == server]
+            life = next((life for life in reversed(known) if life.tried), None)
         return Status("idle") if life is None else life.status
 
     def status_for(self, server: str, principal: str | None) -> Status:
@@ -242,10 +250,11 @@ class Pool:
                     clients=self._clients,
                     input_wait=self._input_wait,
                     on_update=lambda params: self.on_update(place[0], place[1], params),
+                    waiting=partial(self._waiting, owner),
                 ),
                 mask=self._masker.mask,
                 levels=lambda: self._clients.levels(owner),
-                full=lambda: self._full(server),
+                full=lambda: self._full(server, place[1]),
                 on_offer=partial(self._offers.note, place),
             )
             if place in self._ending:
@@ -262,17 +271,47 @@ class Pool:
         if self._ending.get(place) is ended:
             del self._ending[place]
 
-    def _full(self, server: Server) -> str:
+    def _full(self, server: Server, scope: ScopeId | None) -> str:
         """Why no further connection to a server may be made, if that is so; one that nobody needs makes room."""
-        if server.isolation == "shared":
+        if server.isolation == "shared" or scope is None:
             return ""
-        running = [life for place, life in self._lives.items() if place[0] == server.key and life.runs]
-        if len(running) < server.max_connections:
-            return ""
-        if (spare := next((life for life in running if life.spare), None)) is not None:
+        for most, counts, why in self._bounds(server, scope):
+            running = [life for place, life in self._lives.items() if life.runs and counts(place)]
+            if len(running) < most:
+                continue
+            if (spare := next((life for life in running if life.spare), None)) is None:
+                return why
             spare.stop()
-            return ""
-        return f"as many clients use it as may at a time ({server.max_connections}, its max_connections)"
+        return ""
+
+    def _bounds(self, server: Server, scope: ScopeId) -> Iterator[_Bound]:
+        """The bounds on connections of its own to `server` that one for `scope` has to keep."""
+
+        def at_server(place: Place) -> bool:
+            return place[0] == server.key
+
+        if self._quotas is not None:
+            of = partial(self._quotas.of, "processes")
+            allowance = of(scope)
+
+            def own(place: Place) -> bool:
+                return place[1] is not None and of(place[1]).account == allowance.account
+
+            why = f"this user has as many connections of its own as it may ({allowance.most:g}, {allowance.setting})"
+            yield allowance.most, own, why
+            part = self._quotas.at_server(scope, server.max_connections)
+            why = f"this user has its part of the connections that there may be ({part:g} of {server.max_connections})"
+            yield part, lambda place: at_server(place) and own(place), why
+        why = f"as many clients use it as may at a time ({server.max_connections}, its max_connections)"
+        yield server.max_connections, at_server, why
+
+    def _waiting(self, owner: ScopeId | None) -> AbstractContextManager[object]:
+        """Count a question that waits for the clients of `owner` inside.
+
+        Raises:
+            PastLimit: as many do as may.
+        """
+        return nullcontext() if self._quotas is None or owner is None else self._quotas.take("held_questions", owner)
 
     def _place(self, server: str, scope: ScopeId | None) -> Place:
         return (server, scope if self._isolated(server) else None)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from math import inf
 from typing import Any, Final
@@ -17,7 +17,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
 
 from proxy.core.capabilities import QUESTIONS
-from proxy.core.errors import Rejection
+from proxy.core.errors import LIMIT_REACHED, PastLimit, Rejection
 from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.scope import ScopeId
 from proxy.core.waiting_messages import WaitingMessages
@@ -103,6 +103,7 @@ class Relay:
 
     `owner`: the scope that the connection belongs to, whose clients the server may ask; None when several scopes share
     it. `limit`: seconds that a request may take without a sign of life. `input_wait`: seconds that a question may.
+    `waiting`: counts a question that waits for the owner's clients inside, or raises PastLimit.
     `on_change` and `on_update` are told of lists that have changed, resources that were updated; `on_acknowledged` of
     listen streams that the server has taken note of.
     """
@@ -117,12 +118,14 @@ class Relay:
         input_wait: float,
         on_change: Callable[[ListKind], None],
         on_update: Callable[[Json], None],
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.owner = owner
         self._key = key
         self._clients = clients
         self._limit = limit
         self._input_wait = input_wait
+        self._waiting = waiting
         self._on_change = on_change
         self._on_update = on_update
         self.on_acknowledged: Callable[[object], None] = lambda _stream: None
@@ -192,11 +195,14 @@ class Relay:
         call = self._cause()
         self._expect(asked, self.owner)
         try:
-            with anyio.move_on_after(self._input_wait):
+            with self._waiting(), anyio.move_on_after(self._input_wait):
                 if call is None or call.caller is None:
                     return await self._clients.ask(self.owner, method, asked)
                 with call.asking():
                     return await call.caller.channel.ask(method, asked)
+        except PastLimit as error:  # of the user's limits, a server is told no more than that one is reached
+            wait = {"retryAfter": error.retry_after}
+            raise MCPError(LIMIT_REACHED, "Too many questions wait for the user", wait) from None
         except Rejection as error:
             raise MCPError(error.code, error.message, error.data) from None
         raise MCPError(REQUEST_TIMEOUT, f"The client did not answer within {self._input_wait:g} s")

@@ -21,11 +21,16 @@ from mcp_types import CallToolResult, ErrorData, JSONRPCError, JSONRPCNotificati
 from starlette.types import Message
 
 from proxy.core.byte_budget import GUARANTEED_BYTES, ByteBudget
+from proxy.core.catalogue import Catalogue
+from proxy.core.names import Naming
+from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId
+from proxy.core.settings import Settings
 from proxy.face.events import EVENTS, KEPT, KEPT_BYTES, SENT, SENT_BYTES, STREAMS, Events, SessionEvents
 from proxy.face.identity import Identity
 from proxy.face.sessions import Sessions
 from proxy.face.streams import Resumable
+from proxy.gateway.quotas import Quotas
 from tests.conftest import (
     HANDSHAKE,
     PATIENCE,
@@ -700,7 +705,7 @@ async def test_a_session_keeps_few_results_that_were_sent() -> None:
         time.monotonic,
         _ended,
         lambda *_: None,
-        limit=3,
+        quotas=Quotas(Policy(Catalogue((), Naming({}))), Settings()),
     )
     transport = httpx2.ASGITransport(sessions)
     async with manager.run(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1/mcp") as http:

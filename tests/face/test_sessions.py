@@ -5,11 +5,16 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from proxy.core.catalogue import Catalogue
+from proxy.core.names import Naming
+from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId
+from proxy.core.settings import Settings
 from proxy.face import sessions, streams
 from proxy.face.identity import Identity
 from proxy.face.keepalive import COMMENT, KeepAlive
 from proxy.face.sessions import Sessions
+from proxy.gateway.quotas import Quotas
 from tests.conftest import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +74,13 @@ class Told:
         self.upstream = Upstream()
         self._news = anyio.Event()
         self.sessions = Sessions(
-            self.upstream, Identity(ScopeId("process")), 60, lambda: 0.0, self._end, self._tell, limit=1
+            self.upstream,
+            Identity(ScopeId("process")),
+            60,
+            lambda: 0.0,
+            self._end,
+            self._tell,
+            quotas=Quotas(Policy(Catalogue((), Naming({}))), Settings()),
         )
 
     async def _end(self, scope: ScopeId, session_id: str) -> None:
