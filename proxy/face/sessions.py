@@ -50,9 +50,9 @@ class Sessions:
 
     `idle`: the SDK's own idle time for sessions in seconds, after which it forgets them. `on_end` is called with the
     scope and the session's id; `on_stream` with both and True when the session's own event stream has begun, False when
-    it has ended. `quotas`: how many sessions and namespaces there can be, and each principal may have; sessions that are
-    scopes of their own leave those in namespaces their room. `budget`: of what they keep for clients. A new request for
-    a stream ends the one before; with `Last-Event-ID` it goes on after that event.
+    it has ended. `quotas`: how many sessions and namespaces there can be, and each principal may have; sessions that
+    are scopes of their own leave those in namespaces their room. `budget`: of what they keep for clients. A new request
+    for a stream ends the one before; with `Last-Event-ID` it goes on after that event.
     """
 
     def __init__(

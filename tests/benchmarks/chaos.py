@@ -327,7 +327,8 @@ def configuration(world: World) -> dict[str, Any]:
             arguments = [SERVER, server, str(world.record(server))]
             entries[server] = {"command": sys.executable, "args": arguments, **limits}
     skills = {server: {"desc": f"Work with {server}.", "tool_list": {server: []}} for server in world.servers}
-    return {"servers": entries, "skill_configs": skills}
+    unlimited = {"calls_per_minute": "unlimited", "calls_in_flight": "unlimited"}  # the clients here never rest
+    return {"servers": entries, "skill_configs": skills, "proxy": {"limits": unlimited}}
 
 
 def low_port(taken: set[int]) -> int:

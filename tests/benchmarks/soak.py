@@ -152,6 +152,7 @@ def main() -> None:
     servers["own"]["isolation"] = "scope"
     skills = {key: {"desc": f"Tools of {key}.", "tool_list": {key: []}} for key in servers}
     settings = {"scope_idle": given.idle, "max_scopes": 10_000 + given.sessions}
+    settings["limits"] = {"calls_per_minute": "unlimited", "calls_in_flight": "unlimited"}
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "skills.yaml"
