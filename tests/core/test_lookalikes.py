@@ -64,6 +64,7 @@ def test_the_character_of_another_script_is_the_one_that_is_not_latin(before: st
     assert stray_character(f"{before}{stray}{after}") == stray
     assert stray_character(f"{stray}{before}") == stray
     assert stray_character(f"{stray}日") == "日"
+    assert stray_character(f"{before}\u200b{after}") == "\u200b"
 
 
 def test_a_character_is_told_by_its_code_and_name():

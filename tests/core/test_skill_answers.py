@@ -37,7 +37,7 @@ from proxy.core.skill_answers import (
     words,
 )
 from proxy.core.texts import size
-from proxy.core.wording import answer, refusal
+from proxy.core.wording import UNTRUSTED_FILE, UNTRUSTED_GUIDE, answer, refusal
 from tests.answers import current_skills, file_told, files_told, listed_skills, text_of, total_listed
 from tests.core.changes import tried
 from tests.core.strategies import OUR_TAGS, SKILL_IDS, hostile_texts, law, related
@@ -219,6 +219,18 @@ def test_a_file_is_given_as_text_or_as_base64(content: bytes, encoding: str):
     assert (b64decode(given) if encoding == "base64" else given.encode()) == content
     unit = "byte" if len(content) == 1 else "bytes"
     assert text_of(result).startswith(f"skill filed, file scripts/run.py ({len(content)} {unit}, {encoding}):\n")
+
+
+def test_a_guide_and_a_file_of_a_folder_that_is_not_trusted_say_so():
+    """In a line before them; the guide is quoted, the file is as it is."""
+    foreign = replace(FILED, usage=None, folder=Folder("/skills/filed", "SKILL.md", FILES, trusted=False))
+
+    assert f"\n\n{UNTRUSTED_GUIDE}\n<skill_guide>\n| Do it.\n| Then that.\n</skill_guide>" in text_of(
+        guide(foreign, "Do it.\nThen that.", [])
+    )
+    assert text_of(file(foreign, "a", b"x\ny")) == (
+        f"skill filed, file a (3 bytes, utf-8):\n{UNTRUSTED_FILE}\n\n<skill_file>x\ny</skill_file>"
+    )
 
 
 def test_a_folder_lists_what_is_in_it():
