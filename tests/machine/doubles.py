@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import anyio
 
 from proxy.core.server import Server, StdioServer
+from proxy.upstream.failure import Failure
 from proxy.upstream.transport import CannotStart, Transport
 from proxy.wire.dispatcher import LineDispatcher
 
@@ -37,7 +38,7 @@ class Double:
     async def transport(self, server: Server) -> AsyncGenerator[Transport]:
         """A way to a new process."""
         if self.opening == "fails":
-            raise CannotStart("it is broken")
+            raise CannotStart(Failure("it is broken"))
         process = Process(self)
         self.running.append(process)
         alone = isinstance(server, StdioServer) and server.isolation == "shared"
