@@ -3,6 +3,8 @@
 The SDK binds a session to its credential alone, accepts it on any path, and tells nobody of its end.
 """
 
+import json
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -31,6 +33,10 @@ from proxy.ports import Clock
 
 log = structlog.stdlib.get_logger("proxy.face")
 
+LARGE_BYTES: Final = 64 * 1024
+"""Bytes of a request and its answer together, from which on a session does not keep them until its next request."""
+LET_GO_TIMEOUT: Final = 1.0
+"""Seconds that this may take; a session whose stream is not read is busy with that."""
 IN_NAMESPACES: Final = SESSIONS_IN_NAMESPACES
 
 
@@ -106,6 +112,8 @@ class Sessions:
                 return
             response = Resumable(receive, send, session.events)
             await self._answer(session.events, scope, response)
+            if scope["method"] == "POST":
+                await self._let_go(session_id, session.events, scope, response)
         finally:
             session.in_flight -= 1
             session.last_used = self._clock()
@@ -181,7 +189,7 @@ class Sessions:
         except PastLimit as error:
             await _too_many(error)(scope, receive, send)
             return
-        kept, opened = Events(self._clock, self._budget), False
+        kept, opened = Events(self._clock, self._budget), ""
 
         async def watch(message: Message) -> None:
             nonlocal opened
@@ -191,14 +199,34 @@ class Sessions:
                     own = whose._replace(name=session_id) if whose.kind == "session" else whose
                     self._sessions[session_id] = _Session(_path(scope), own, self._clock(), kept, slot)
                     self._counts[own.kind] += 1
-                    opened = True
+                    opened = session_id
             await send(message)
 
+        response = Resumable(receive, watch, kept)
         try:
-            await self._answer(kept, scope, Resumable(receive, watch, kept))
+            await self._answer(kept, scope, response)
         finally:
             if not opened:
                 slot.give_back()
+        if opened:
+            await self._let_go(opened, kept, scope, response)
+
+    async def _let_go(self, session_id: str, kept: Events, scope: Scope, done: Resumable) -> None:
+        """Have a session forget a large request and its answer: the SDK's tasks hold the newest until another comes."""
+        if done.size <= LARGE_BYTES:
+            return
+        headers = MutableHeaders(raw=[*scope["headers"]])
+        headers[SESSION_HEADER] = session_id
+        ping = {"jsonrpc": "2.0", "id": f"let-go-{secrets.token_urlsafe(6)}", "method": "ping"}
+        messages: list[Message] = [{"type": "http.request", "body": json.dumps(ping).encode(), "more_body": False}]
+
+        async def receive() -> Message:
+            if not messages:
+                await anyio.sleep_forever()
+            return messages.pop()
+
+        with anyio.move_on_after(LET_GO_TIMEOUT):
+            await self._answer(kept, {**scope, "headers": headers.raw}, Resumable(receive, _discard, kept))
 
     def _opening(self, scope: Scope) -> ScopeId:
         """The scope of a session that a request may open; of one without a namespace, without its name."""

@@ -27,11 +27,12 @@ LAST_WORD: Final = 1.0
 class Response:
     """One response, with which an app is called; the app takes giving way for a client that disconnects.
 
-    `status`: of the response, 0 before it has begun.
+    `status`: of the response, 0 before it has begun. `size`: bytes of the request's body and of the response's so far.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.status = 0
+        self.size = 0
         self._receive = receive
         self._send = send
         self._waiting: anyio.CancelScope | None = None
@@ -45,12 +46,14 @@ class Response:
             with anyio.CancelScope() as self._waiting:
                 message = await self._receive()
                 self._left = self._left or (message["type"] == "http.disconnect" and not self._complete)
+                self.size += len(message.get("body", b""))
                 return message
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         """Pass on what the app sends."""
         await self._send(message)
+        self.size += len(message.get("body", b""))
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif not message.get("more_body", False):

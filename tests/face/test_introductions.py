@@ -69,6 +69,29 @@ async def test_a_client_of_absurd_size_is_served_and_costs_what_others_do(
     assert memory(proxy) - before < SESSIONS * MIB // 2
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc, as Linux has it")
+@pytest.mark.parametrize("last", ["request", "answer", "notification"])
+async def test_a_session_keeps_nothing_of_a_large_last_message(proxy: HttpProxy, raw: Raw, last: str) -> None:
+    """Of a request or notification of a MiB, or an answer; however long the session is silent from then on."""
+
+    async def session() -> None:
+        _, headers = await open_session(raw, proxy.url, {"name": "a", "version": "1"})
+        if last == "notification":
+            told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": LONG}}
+            assert (await raw.send("POST", proxy.url, headers=headers, body=told)).status == 202
+            return
+        name, more = ("SKILL", {"pad": LONG}) if last == "request" else (LONG, {})
+        asked = {"name": name, "arguments": {"action": "list", **more}}
+        answer = await raw.post(proxy.url, "tools/call", asked, headers)
+        assert ("result" if last == "request" else "error") in answer.reply
+
+    await session()
+    before = memory(proxy)
+    for _ in range(SESSIONS):
+        await session()
+    assert memory(proxy) - before < SESSIONS * MIB // 2
+
+
 async def test_capabilities_that_are_too_large_are_refused_in_both_eras(
     proxy: HttpProxy, raw: Raw, namespace: str
 ) -> None:
