@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from proxy.config.difference import InForce, abridged, difference, in_force, late
 from proxy.config.load import Loaded, Problem, Refused
 from proxy.config.skill_files import FolderFiles
+from proxy.core.definitions import NO_GRANT
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, ScopeState, disconnected
 from proxy.core.self_description import NAME
@@ -47,9 +48,10 @@ from proxy.gateway.rounds import Rounds
 from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
-from proxy.ports import SkillSearch, Status, Subscriber
+from proxy.ports import Remembered, ScopeStore, SkillSearch, Status, Subscriber
 from proxy.store.memory import MemoryStore
 from proxy.store.offers import OfferFiles
+from proxy.store.pins import PinFiles
 from proxy.upstream.pool import Pool
 from proxy.upstream.spawn import Early
 
@@ -103,11 +105,11 @@ class Running:
         self._tell(before, loaded, now)
         if full and self.own is None:
             await self._revoke(self.principals.adopt(loaded.settings.tokens))
-        await self.pool.adopt(now.servers, now.unstartable)
+        await self.pool.adopt(now.servers, now.unstartable, loaded.settings.definitions)
         self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
         await self.gate.refit()
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
-            self.pool.hold(None, _eager(loaded, now.servers, shared=True))
+            self.pool.hold(None, dict.fromkeys(_eager(loaded, now.servers, shared=True), NO_GRANT))
         self.idling.wake()
         self.subscriptions.skills_changed(before.policy)
         await self.announcer.announce_all()
@@ -221,11 +223,18 @@ async def running(
     store = _store(settings)
     async with store.running(), anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
-        kept = OfferFiles(user_cache_path(NAME), loaded.path, masker) if settings.keep_inventories else None
         unstartable = in_force(loaded, loaded).unstartable
         quotas = Quotas(policy, settings)
         pool = Pool(
-            loaded.servers, unstartable, masker, clients, settings, own=own, early=early, kept=kept, quotas=quotas
+            loaded.servers,
+            unstartable,
+            masker,
+            clients,
+            settings,
+            own=own,
+            early=early,
+            remembered=_remembered(loaded, masker, store) if settings.keep_inventories else None,
+            quotas=quotas,
         )
         gate = Gate(policy, pool, store, settings, eager, quotas)
         reads, files, idling = ListReads(), FolderFiles(), Idling(gate, time.monotonic)
@@ -290,7 +299,7 @@ async def running(
             if own is None:  # else they begin when the client has said what it can be asked
                 shared = [key for key, server in loaded.servers.items() if server.isolation == "shared"]
                 pool.need(key for key in policy.at_once() if key in shared)
-                pool.hold(None, _eager(loaded, loaded.servers, shared=True))
+                pool.hold(None, dict.fromkeys(_eager(loaded, loaded.servers, shared=True), NO_GRANT))
             yield Running(
                 loaded=loaded,
                 approved=loaded,
@@ -311,6 +320,12 @@ async def running(
             )
             await hooks.shut_down()
         tasks.cancel_scope.cancel()
+
+
+def _remembered(loaded: Loaded, masker: Masker, store: ScopeStore) -> Remembered:
+    """What is known of servers from earlier runs, in the user's cache folder."""
+    cache = user_cache_path(NAME)
+    return Remembered(OfferFiles(cache, loaded.path, masker), PinFiles(cache, loaded.path, store.keeps))
 
 
 def _search() -> Callable[[], SkillSearch]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.byte_budget import ByteBudget
 from proxy.core.catalogue import Skill
+from proxy.core.definitions import Change, Grant, Pins
 from proxy.core.errors import Rejection
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.protocol import Era
@@ -146,11 +147,19 @@ class Upstreams(Protocol):
         """Begin to start those that are not running for `scope`, also where a new attempt is due later."""
         ...
 
-    def hold(self, scope: ScopeId, servers: Iterable[str]) -> None:
-        """`scope` needs exactly these from now on; returns at once.
+    def hold(self, scope: ScopeId, servers: Mapping[str, Grant]) -> None:
+        """`scope` needs exactly these from now on, and is granted so much of their tools; returns at once.
 
         Those are started, and tried again when they are lost or fail.
         """
+        ...
+
+    def withheld(self, scope: ScopeId) -> Sequence[Change]:
+        """The tools that are not offered to `scope` until the user approves their changed definitions."""
+        ...
+
+    def untold_changes(self, scope: ScopeId) -> Sequence[Change]:
+        """What has changed of the definitions of tools while `scope` was granted them, each change once."""
         ...
 
     async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
@@ -199,6 +208,47 @@ class KeptOffers(Protocol):
     def keep(self, server: Server, offer: Offer) -> None:
         """Remember what `server` offers; that it cannot be done is no error."""
         ...
+
+
+class KeptPins(Protocol):
+    """The pins of definitions in files that other programs change, too; all methods may take as long as a file does.
+
+    Each is of a server: of all scopes where that is None, else as that one has it to itself.
+    """
+
+    def keeps(self, scope: ScopeId | None) -> bool:
+        """Whether the pins of `scope` are kept; None for those of all."""
+        ...
+
+    def read(self, server: str, scope: ScopeId | None) -> Pins:
+        """The pins; none where there is no file.
+
+        Raises:
+            PinsLost: they cannot be read.
+        """
+        ...
+
+    def stamp(self, server: str, scope: ScopeId | None) -> tuple[int, int] | None:
+        """What differs after every change of the file; None where there is none."""
+        ...
+
+    def update(self, server: str, scope: ScopeId | None, change: Callable[[Pins | None], Pins]) -> Pins | None:
+        """Write what `change` makes of the pins in the file, of None where they cannot be read; what was written.
+
+        None where that cannot be done, which is no error.
+        """
+        ...
+
+    def remove(self, server: str, scope: ScopeId) -> None:
+        """Forget the pins of a scope that is over."""
+        ...
+
+
+class Remembered(NamedTuple):
+    """What is remembered of servers from one run to the next."""
+
+    offers: KeptOffers
+    pins: KeptPins | None = None
 
 
 class SkillText(NamedTuple):

@@ -1,6 +1,8 @@
 """`check`: hold the configuration against the servers as they are, and print what each skill grants."""
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 import anyio
 
@@ -20,6 +22,11 @@ from proxy.face.clients import ClientRegistry
 from proxy.ports import Status
 from proxy.upstream.pool import Pool
 
+PINS_IN_MEMORY: Final = (
+    "proxy.definitions: with keep_inventories: false, tools are pinned in memory alone: a definition that changes from "
+    "one run to the next is not noticed"
+)
+
 
 def check(loaded: Loaded, *, offline: bool) -> int:
     """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but a SKILL.md or a server is not."""
@@ -32,12 +39,8 @@ def check(loaded: Loaded, *, offline: bool) -> int:
         print(indented(f"before a client's first call: {in_order(catalogue.on_start)}"))
     for line in Allowances(loaded.policy, loaded.settings, loaded.settings.max_scopes).described():
         print(indented(line))
-    for note in loaded.notes:
+    for note in _notes(loaded):
         say(f"note: {note}")
-    for root in loaded.library.visited:
-        for one in installed(root):
-            for change in changes_of(one):
-                say(f"note: {short(root / one.id)}: {change}")
     if loaded.left_out:
         print(not_offered(loaded.left_out))
     wrong = sum(bool(left.problems) for left in loaded.left_out)
@@ -53,6 +56,17 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     good = found.good and not wrong
     _print(found, good=good)
     return GOOD if good else LIVE_PROBLEM
+
+
+def _notes(loaded: Loaded) -> Iterator[str]:
+    """What is not wrong, and worth a look."""
+    yield from loaded.notes
+    if loaded.settings.definitions != "ignore" and not loaded.settings.keep_inventories:
+        yield PINS_IN_MEMORY
+    for root in loaded.library.visited:
+        for one in installed(root):
+            for change in changes_of(one):
+                yield f"{short(root / one.id)}: {change}"
 
 
 async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, Status]]:

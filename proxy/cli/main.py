@@ -104,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
         "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
     )
     _complete_runs(commands.add_parser("runs", help="show what became of runs of skills"), config)
+    _complete_pins(commands.add_parser("pins", help="show pinned definitions of tools, and approve changed ones"))
     _complete(commands.add_parser("skills", help="install, remove, list and validate skill packages"))
     return top
 
@@ -129,6 +130,16 @@ def _complete(skills: argparse.ArgumentParser) -> None:
     validate = actions.add_parser("validate", help="say what is wrong with skills")
     validate.add_argument("path", type=Path, nargs="+", metavar="DIR", help="a skill, or a folder with skills")
     validate.add_argument("--config", type=Path, metavar="FILE", help="the configuration whose servers they may name")
+
+
+def _complete_pins(pins: argparse.ArgumentParser) -> None:
+    """The grammar of `pins`."""
+    actions = pins.add_subparsers(dest="pins_command", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the tools that clients were granted, and which are held")
+    approve = actions.add_parser("approve", help="grant the changed definitions of tools that are held")
+    approve.add_argument("name", nargs="*", metavar="SERVER[/TOOL]", help="which of them (default: all)")
+    for action in (listing, approve):
+        action.add_argument("--config", type=Path, metavar="FILE", help="those of this configuration (default: of all)")
 
 
 def _complete_runs(runs: argparse.ArgumentParser, config: argparse.ArgumentParser) -> None:
@@ -170,6 +181,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from proxy.cli.init import init  # noqa: PLC0415 - each command pays for its own imports alone
 
             code = init(arguments.source, arguments.output)
+        elif arguments.command == "pins":
+            from proxy.cli.pins import pins  # noqa: PLC0415 - as above
+
+            code = pins(None if arguments.config is None else load(arguments.config, os.environ), arguments)
         elif arguments.command == "skills":
             from proxy.cli.skills import skills  # noqa: PLC0415 - as above
 

@@ -14,7 +14,7 @@ WAITS: Final = "it is new in the configuration: it can start once the proxy has 
 AT_ONCE: Final = frozenset(
     {
         *("list_wait", "activation_wait", "call_route", "call_route_clients", "listing", "publish", "guidance"),
-        *("expression_env", "limits"),
+        *("expression_env", "limits", "definitions"),
     }
 )
 """The settings that apply as soon as they are changed."""

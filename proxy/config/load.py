@@ -349,6 +349,7 @@ def _settings(
         max_event_size=proxy.max_event_size,
         input_wait=proxy.input_wait,
         keep_inventories=proxy.keep_inventories,
+        definitions=proxy.definitions,
         expression_env=variables,
         log_level=proxy.log_level,
         reload=proxy.reload,

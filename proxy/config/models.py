@@ -649,6 +649,11 @@ class ProxyBlock(_Part):
         default=Settings.keep_inventories,
         description="Whether what servers offer is remembered from one run to the next, in the user's cache folder.",
     )
+    definitions: Literal["warn", "hold", "ignore"] = Field(
+        default=Settings.definitions,
+        description="What the changed definition of a tool leads to that a client was granted: warn: it is logged and "
+        "told; hold: the tool is withheld until `mcp-skill-proxy pins approve`; ignore: nothing.",
+    )
     state: StateBlock = Field(
         default_factory=StateBlock,
         description="Where the state of clients and the records of runs are kept, and whether they outlive the proxy.",

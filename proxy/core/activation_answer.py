@@ -64,6 +64,9 @@ class ActivationContent:
     notes: Sequence[str] = ()
     """What else is to be said, a paragraph each."""
 
+    changed: str = ""
+    """What is to be said of changed definitions."""
+
 
 def activation(
     skill: Skill, content: ActivationContent, current: Sequence[str], *, listed: bool, call_route: bool
@@ -75,7 +78,7 @@ def activation(
     """
     tools = _for_models(content.tools)
     before = [f"skill {skill.id} activated, current skills: {list(current)!r}"]
-    after = [*_nothing(skill, content, tools), *_not_ready(content.problems)]
+    after = [*_nothing(skill, content, tools), *_not_ready(content.problems), *filter(None, [content.changed])]
     names = [_names(skill, tools)] if tools else []
     how = [CALL_ROUTE] if tools and call_route and not listed else []
     rest = [_how_to_read(skill)] if tools and not listed else []
@@ -101,7 +104,11 @@ def activation_again(
     parts = [f"skill {skill.id} already activated, current skills: {list(current)!r}"]
     if tools:
         parts += [_names(skill, tools), *([CALL_ROUTE, _how_to_read(skill)] if call_route else [])]
-    parts += [*_not_ready(content.problems), f"{skill_call('read', skill.id)} shows its guide."]
+    parts += [
+        *_not_ready(content.problems),
+        *filter(None, [content.changed]),
+        f"{skill_call('read', skill.id)} shows its guide.",
+    ]
     return answer("\n\n".join(parts))
 
 

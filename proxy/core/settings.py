@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
+from proxy.core.definitions import Mode
 from proxy.core.known_clients import REREADS
 from proxy.core.limits import NOTHING_SAID, Limits
 from proxy.core.scope import ScopeKind
@@ -104,6 +105,9 @@ class Settings:
     max_event_size: int = HttpServer.max_event_size
     input_wait: float = 600.0
     keep_inventories: bool = True
+    definitions: Mode = "warn"
+    """What a changed definition of a tool leads to that a client was granted."""
+
     expression_env: Mapping[str, str] = field(default_factory=dict[str, str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     reload: Literal["skills", "full", "off"] = "skills"

@@ -6,10 +6,11 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from proxy.core import wording
+from proxy.core import definition_answers, wording
 from proxy.core.bindings import is_fixed, refused
 from proxy.core.catalogue import NOTHING, Catalogue
 from proxy.core.decision import Absence, Route, Start, Step, View, missing
+from proxy.core.definitions import Change, of_skills
 from proxy.core.errors import (
     AlreadySet,
     NotDelivered,
@@ -27,7 +28,7 @@ from proxy.core.inventory import Json, is_json, items, members_of
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.namespaced import Source, exposed_entry, exposed_in, in_plain_scheme, original
 from proxy.core.published import published
-from proxy.core.scope import ScopeId, handed_out
+from proxy.core.scope import ScopeId, ScopeState, handed_out
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
 from proxy.gateway.rounds import Rounds, Withdrawn
@@ -333,6 +334,8 @@ class Forwarding:
         """
         gate = self._gate
         state = await gate.state(caller.scope)
+        if (change := self._withheld(caller, state, name)) is not None:
+            return definition_answers.held(name, change)
         absent = missing(gate.catalogue(caller.scope), state, gate.upstreams.inventory(caller.scope), name)
         if absent is None or absent.why is Absence.UNAVAILABLE:
             if absent is None:
@@ -344,6 +347,8 @@ class Forwarding:
             if route is not None:
                 return route
             state = await gate.state(caller.scope)
+            if (change := self._withheld(caller, state, name)) is not None:
+                return definition_answers.held(name, change)
             absent = missing(gate.catalogue(caller.scope), state, gate.upstreams.inventory(caller.scope), name)
         if absent is None:
             raise Unknown(wording.unknown_tool(name))
@@ -353,6 +358,12 @@ class Forwarding:
         if status.state == "ready":
             raise Unknown(wording.unknown_tool(name))
         return wording.refusal(wording.not_available(name, absent.server, status.reason or status.state))
+
+    def _withheld(self, caller: Caller, state: ScopeState, name: str) -> Change | None:
+        """The tool of that name that active skills grant, where it is withheld until the user approves it."""
+        catalogue = self._gate.catalogue(caller.scope)
+        changes = of_skills(catalogue, state.active, self._gate.upstreams.withheld(caller.scope))
+        return next((one for one in changes if catalogue.naming.expose(one.server, one.tool) == name), None)
 
     async def _send(
         self,

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from proxy.core.call_route import call_route_digest
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start, Step, View, decide
+from proxy.core.definitions import NO_GRANT, grants
 from proxy.core.inventory import Inventory
 from proxy.core.profiles import Policy
 from proxy.core.relations import begin, gone, refitted
@@ -149,7 +150,9 @@ class Gate:
     def _hold(self, scope: ScopeId, state: ScopeState) -> None:
         catalogue = self.catalogue(scope)
         eager = (server for server in catalogue.needed if server in self._eager)
-        self.upstreams.hold(scope, {*catalogue.needed_by(state.active), *eager})
+        granted = grants(catalogue, state.active)
+        needed = dict.fromkeys([*catalogue.needed_by(state.active), *eager])
+        self.upstreams.hold(scope, {server: granted.get(server, NO_GRANT) for server in needed})
 
     def _refitted(self, scope: ScopeId, state: ScopeState) -> ScopeState:
         return refitted(state, self.catalogue(scope))

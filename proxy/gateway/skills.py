@@ -6,10 +6,11 @@ from typing import Any
 
 import structlog
 
-from proxy.core import activation_answer, hook_answers, skill_answers, wording
+from proxy.core import activation_answer, definition_answers, hook_answers, skill_answers, wording
 from proxy.core.activation_answer import ActivationContent
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import decide
+from proxy.core.definitions import of_skills
 from proxy.core.errors import Unreadable
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.relations import required, told
@@ -57,7 +58,8 @@ class Skills:
         return await self._with_news(caller, await self._skill(caller, arguments, stages))
 
     async def _with_news(self, caller: Caller, answer: dict[str, Any]) -> dict[str, Any]:
-        """`answer` with a word on skills that have been offloaded by themselves, which is said once."""
+        """`answer` with a word on definitions that have changed and skills that were offloaded by themselves, once."""
+        answer = wording.with_note(answer, self._changed(caller, ()))
         expired = (await self._gate.state(caller.scope)).expired
         if not expired:
             return answer
@@ -140,6 +142,7 @@ class Skills:
                 if server in offers and (text := offers[server].instructions)
             ],
             problems=self._problems(catalogue, told_of, caller),
+            changed=self._changed(caller, told_of),
             notes=skill_answers.notes(
                 skill, required(catalogue, skill.id), [one for one in before.active if one not in state.active]
             ),
@@ -159,6 +162,15 @@ class Skills:
         earlier, _ = await self._gate.changed(caller.scope, lambda state: instructed(state, servers, beside(state)))
         heard = earlier.instructed.intersection(beside(earlier))
         return [(server, text) for server, text in said if server not in heard]
+
+    def _changed(self, caller: Caller, skills: Collection[str]) -> str:
+        """What is to be said of changed definitions: those not told yet, and what is withheld of these skills."""
+        catalogue, upstreams = self._gate.catalogue(caller.scope), self._gate.upstreams
+        withheld = {(one.server, one.tool): one for one in upstreams.withheld(caller.scope)}
+        untold = {(one.server, one.tool): one._replace(held=False) for one in upstreams.untold_changes(caller.scope)}
+        held = {(one.server, one.tool): one for one in of_skills(catalogue, skills, [*withheld.values()])}
+        now = {key: withheld.get(key, one) for key, one in untold.items()}
+        return definition_answers.changed(catalogue.naming, [*(now | held).values()])
 
     async def _offload(self, caller: Caller, stages: Stages, wanted: str) -> dict[str, Any]:
         async with self._announcer.one_held_change(caller):

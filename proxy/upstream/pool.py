@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from proxy.core.definitions import NO_GRANT, Change, Grant, Mode
 from proxy.core.errors import Rejection, ServerUnavailable
 from proxy.core.inventory import Inventory, Json, Offer
 from proxy.core.masking import Masker
@@ -15,8 +16,9 @@ from proxy.core.scope import ScopeId
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.gateway.quotas import Quotas
-from proxy.ports import Clients, KeptOffers, Status
+from proxy.ports import Clients, Remembered, Status
 from proxy.upstream.connection import Connection, connect
+from proxy.upstream.definitions import Definitions
 from proxy.upstream.life import Life
 from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
@@ -36,9 +38,9 @@ class Pool:
 
     `servers`: those that can be started. `unstartable`: where each stands that cannot. `own`: the scope of the one
     client, where the proxy has only one, which then has every connection to itself. `early`: processes that were
-    started ahead. `kept`: what they offered when the proxy ran last. `on_update`: called with a server, the scope of a
-    connection that belongs to one, and each `notifications/resources/updated`. `quotas`: what each principal may have
-    of questions and connections of its own, any number where it is None.
+    started ahead. `remembered`: what is known of them from earlier runs. `on_update`: called with a server, the scope
+    of a connection that belongs to one, and each `notifications/resources/updated`. `quotas`: what each principal may
+    have of questions and connections of its own, any number where it is None.
     """
 
     def __init__(  # noqa: PLR0913 - the wiring gives it its parts by name
@@ -51,7 +53,7 @@ class Pool:
         *,
         own: ScopeId | None = None,
         early: Early | None = None,
-        kept: KeptOffers | None = None,
+        remembered: Remembered | None = None,
         quotas: Quotas | None = None,
     ) -> None:
         self._quotas = quotas
@@ -64,9 +66,11 @@ class Pool:
         self._start = spawn if early is None else early.take
         self._lives: dict[Place, Life] = {}
         self._ending: dict[Place, anyio.Event] = {}
-        self._held: dict[ScopeId | None, frozenset[Place]] = {}
-        self._kept = kept
-        self._offers = Offers(self._read_kept(servers), self._keep)
+        self._held: dict[ScopeId | None, Mapping[Place, Grant]] = {}
+        self._kept = None if remembered is None else remembered.offers
+        pins = None if remembered is None else remembered.pins
+        self._definitions = Definitions(settings.definitions, pins, self._show)
+        self._offers = Offers(self._shown(self._read_kept(servers)), self._keep)
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
         self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
@@ -76,16 +80,19 @@ class Pool:
         """Owns the connections; on leaving, all end side by side, within about 4 s."""
         try:
             async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._definitions.run)
                 yield
                 self._tasks.cancel_scope.cancel()
         finally:
             self._tasks = None
 
-    async def adopt(self, servers: Mapping[str, Server], unstartable: Mapping[str, Status]) -> None:
-        """From now on these are the servers. One that is not as it was ends when its calls are done, and begins anew.
+    async def adopt(
+        self, servers: Mapping[str, Server], unstartable: Mapping[str, Status], definitions: Mode = "warn"
+    ) -> None:
+        """From now on these are the servers, and this is what changed `definitions` lead to.
 
-        Those that are as they were go on undisturbed. What was kept of the others is read first; nothing is waited for
-        once something has changed.
+        A server that is not as it was ends when its calls are done, and begins anew. Those that are as they were go on
+        undisturbed. What was kept of the others is read first; nothing is waited for once something has changed.
         """
         anew = {key: server for key, server in servers.items() if self._servers.get(key) != server}
         kept: dict[str, Offer] = {}
@@ -98,9 +105,13 @@ class Pool:
                 self._clear(place)
                 life.retire(REPLACE_WITHIN, REPLACED)
         own = {key for key in servers if self._isolated(key)}
-        self._offers.adopt(servers.keys() - own, own, servers.keys() - anew.keys(), kept)
+        self._definitions.adopt(
+            definitions, lambda place: place[0] in servers and (place[0] in own) == (place[1] is not None)
+        )
+        self._offers.adopt(servers.keys() - own, own, servers.keys() - anew.keys(), self._shown(kept))
         for scope, held in list(self._held.items()):
-            self.hold(scope, [key for key, _ in held if scope is not None or not self._isolated(key)])
+            again = {key: grant for (key, _), grant in held.items() if scope is not None or not self._isolated(key)}
+            self.hold(scope, again)
 
     def inventory(self, scope: ScopeId | None = None) -> Inventory:
         """What the servers offer to `scope`, or offered last; another object after every change."""
@@ -142,19 +153,29 @@ class Pool:
             if key in self._servers:
                 self._life(self._place(key, scope)).need()
 
-    def hold(self, scope: ScopeId | None, servers: Iterable[str]) -> None:
+    def hold(self, scope: ScopeId | None, servers: Mapping[str, Grant]) -> None:
         """`scope` needs exactly these from now on (None: the proxy itself does); returns at once.
 
-        Those are started, and tried again when they are lost or fail.
+        It is granted so much of their tools. Those are started, and tried again when they are lost or fail.
         """
-        held = frozenset(self._place(key, scope) for key in servers if key in self._servers)
-        for place in self._held.pop(scope, frozenset()) - held:
+        held = {self._place(key, scope): grant for key, grant in servers.items() if key in self._servers}
+        for place in self._held.pop(scope, {}).keys() - held.keys():
             if (life := self._lives.get(place)) is not None:
                 life.let_go(scope)
+        if scope is not None:
+            self._definitions.grant(scope, {place: grant for place, grant in held.items() if grant != NO_GRANT})
         for place in held:
             self._life(place).hold(scope)
         if held:
             self._held[scope] = held
+
+    def withheld(self, scope: ScopeId) -> list[Change]:
+        """The tools that are not offered to `scope` until the user approves their changed definitions."""
+        return self._definitions.withheld(self._place(key, scope) for key in self._servers)
+
+    def untold_changes(self, scope: ScopeId) -> list[Change]:
+        """What has changed of the definitions of tools while `scope` was granted them, each change once."""
+        return self._definitions.untold(scope)
 
     async def settled(self, servers: Iterable[str], scope: ScopeId | None, within: float) -> None:
         """Wait for those that are starting now, side by side; for each until `within` seconds after its start began.
@@ -223,7 +244,8 @@ class Pool:
 
     def release(self, scope: ScopeId) -> None:
         """End the connections that `scope` has to itself: it is over, and the others may forget it."""
-        self.hold(scope, ())
+        self.hold(scope, {})
+        self._definitions.forget(scope)
         self._offers.forget(scope)
         for place, life in list(self._lives.items()):
             if place[1] == scope:
@@ -255,11 +277,22 @@ class Pool:
                 mask=self._masker.mask,
                 levels=lambda: self._clients.levels(owner),
                 full=lambda: self._full(server, place[1]),
-                on_offer=partial(self._offers.note, place),
+                on_offer=partial(self._offered, place),
             )
             if place in self._ending:
                 self._lives[place].ended = self._ending[place]
         return self._lives[place]
+
+    def _offered(self, place: Place, offer: Offer) -> None:
+        self._show(place, self._definitions.offered(place, offer))
+
+    def _show(self, place: Place, offer: Offer) -> None:
+        self._offers.note(place, offer)
+
+    def _shown(self, kept: Mapping[str, Offer]) -> dict[str, Offer]:
+        """What is shown of what servers offered when the proxy ran last; nothing where they have offered more since."""
+        unknown = {key: offer for key, offer in kept.items() if not self._definitions.knows((key, None))}
+        return {key: self._definitions.offered((key, None), offer) for key, offer in unknown.items()}
 
     def _clear(self, place: Place) -> None:
         """What is in a place is to end; what comes there next waits for that."""

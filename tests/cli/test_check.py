@@ -351,3 +351,10 @@ def test_what_a_trusted_folder_s_skill_grants_is_held_against_the_servers(tmp_pa
     done = check(config)
     assert (done.returncode, done.stderr) == (0, "")
     assert "skill tools: 1 tool\n  grants r: echo\n  + r__echo\n" in done.stdout
+
+
+def test_pins_in_memory_alone_are_told(tmp_path: Path):
+    """Where inventories are not kept, a definition can change from one run to the next."""
+    for settings, there in (({"keep_inventories": False}, True), ({"definitions": "ignore"}, False), ({}, False)):
+        config = write_config(tmp_path / "c.yaml", {}, {"s": {"usage": "u"}}, proxy=settings)
+        assert ("pinned in memory alone" in check(config, "--offline").stdout) is there

@@ -1,6 +1,6 @@
 """The gate at work, against a model: several scopes over one store, and servers whose offers change."""
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from proxy.core import relations
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
 from proxy.core.decision import decide
+from proxy.core.definitions import Change, Grant
 from proxy.core.errors import Rejection, TooManyScopes
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
@@ -21,7 +22,8 @@ from proxy.core.settings import Settings, every_kind
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.ports import Link, Status
 from proxy.store.memory import MemoryStore
-from tests.core.changes import Change, activated, offloaded, tried
+from tests.core.changes import Change as Transition
+from tests.core.changes import activated, offloaded, tried
 
 T = TypeVar("T")
 
@@ -57,8 +59,14 @@ class Servers:
     def need(self, servers: Iterable[str], scope: ScopeId) -> None:
         raise AssertionError(servers)
 
-    def hold(self, scope: ScopeId, servers: Iterable[str]) -> None:
+    def hold(self, scope: ScopeId, servers: Mapping[str, Grant]) -> None:
         self.held[scope] = set(servers)
+
+    def withheld(self, scope: ScopeId) -> Sequence[Change]:
+        raise AssertionError(scope)
+
+    def untold_changes(self, scope: ScopeId) -> Sequence[Change]:
+        raise AssertionError(scope)
 
     async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
         raise AssertionError((servers, within))
@@ -380,7 +388,7 @@ class GateMachine(RuleBasedStateMachine):
         """Our own tools: none where no skill is for the scope (rule 15)."""
         return ["SKILL"] if self.model[scope].part.grants else []
 
-    def _change(self, change: Change, scope: ScopeId, skill: str) -> None:
+    def _change(self, change: Transition, scope: ScopeId, skill: str) -> None:
         done(self.gate.change(scope, lambda state: tried(change, self.gate.catalogue(scope), state, skill)))
 
     def _comes(self, scope: ScopeId) -> bool:

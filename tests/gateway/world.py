@@ -1,7 +1,7 @@
 """Stand-ins for the world around the use cases: servers that are there for good, and a caller."""
 
 import errno
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from proxy.core.catalogue import Skill
+from proxy.core.definitions import Change, Grant
 from proxy.core.errors import Rejection, Unreadable
 from proxy.core.inventory import Inventory, Json
 from proxy.core.scope import ScopeId
@@ -53,7 +54,13 @@ class Servers:
 
     def need(self, servers: Iterable[str], scope: ScopeId) -> None: ...
 
-    def hold(self, scope: ScopeId, servers: Iterable[str]) -> None: ...
+    def hold(self, scope: ScopeId, servers: Mapping[str, Grant]) -> None: ...
+
+    def withheld(self, scope: ScopeId) -> Sequence[Change]:
+        return ()
+
+    def untold_changes(self, scope: ScopeId) -> Sequence[Change]:
+        return ()
 
     async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None: ...
 

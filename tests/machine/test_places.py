@@ -9,12 +9,14 @@ from unittest.mock import patch
 
 import anyio
 
+from proxy.core.definitions import NO_GRANT
 from proxy.core.inventory import Offer
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
+from proxy.ports import Remembered
 from proxy.upstream.pool import REPLACE_WITHIN, Pool
 from tests.machine.clock import MadeUpTime
 from tests.machine.doubles import Double, Process
@@ -51,7 +53,7 @@ class World:
 
     def held_by(self, scope: ScopeId | None) -> None:
         """Somebody needs it from now on."""
-        self.clock.call_soon(self.pool.hold, scope, ["server"])
+        self.clock.call_soon(self.pool.hold, scope, {"server": NO_GRANT})
         self.clock.advance()
 
     def called(self) -> Any:
@@ -92,7 +94,7 @@ def world(server: Server, kept: Kept | None = None) -> Iterator[World]:
     async def live() -> None:
         async with anyio.create_task_group() as tasks:
             clients = ClientRegistry(tasks)
-            pool = Pool({"server": server}, {}, Masker(), clients, Settings(), kept=kept)
+            pool = Pool({"server": server}, {}, Masker(), clients, Settings(), remembered=kept and Remembered(kept))
             pools.append(pool)
             async with pool.running():
                 await stop.wait()
@@ -229,7 +231,7 @@ def test_servers_that_are_tried_again_put_off_nobody():
         here.double.opening = "hangs"
         servers = {"server": slow, **restless}
         here.clock.outcome(here.pool.adopt(servers, {}))
-        here.clock.call_soon(here.pool.hold, HERE, servers)
+        here.clock.call_soon(here.pool.hold, HERE, dict.fromkeys(servers, NO_GRANT))
         here.clock.advance()
         wait = here.clock.create_task(here.pool.settled(servers, HERE, 5.0))
         here.clock.advance(4.9)
