@@ -29,7 +29,7 @@ from proxy.core.definitions import (
 )
 from proxy.core.inventory import Offer
 from proxy.core.names import Naming
-from tests.core.strategies import World, worlds
+from tests.core.strategies import World, law, worlds
 
 A, B, C = ({"description": letter * 32} for letter in "abc")
 
@@ -134,6 +134,7 @@ def test_pins_are_bounded(monkeypatch: pytest.MonkeyPatch):
 digests = st.sampled_from([A, B, C])
 
 
+@law
 @given(
     steps=st.lists(
         st.tuples(st.dictionaries(st.sampled_from("ab"), digests), st.sets(st.sampled_from("ab")), st.booleans())
@@ -155,6 +156,7 @@ def test_whatever_happens_only_what_was_granted_first_or_approved_is_shown(
             pins = approved(pins, [*pins])
 
 
+@law
 @given(world=worlds())
 def test_what_is_exposed_is_granted(world: World):
     """By the decision, for any set of active skills; what is granted and not exposed is not offered, or has no name."""

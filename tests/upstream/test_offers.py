@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from proxy.core.inventory import Offer
 from proxy.core.scope import ScopeId
 from proxy.upstream.offers import Offers, Place
+from tests.core.strategies import law
 
 SERVERS = ("one", "two")
 SCOPES = tuple(ScopeId("namespace", name) for name in "abc")
@@ -26,6 +27,7 @@ def offer_to(whom: str, version: int) -> Offer:
     return Offer.of(tools=[{"name": whom, "version": version}])
 
 
+@law
 @given(steps=steps, own=st.sets(servers))
 def test_what_a_scope_is_shown_was_offered_to_it_or_to_all(steps: list[tuple[object, ...]], own: set[str]):
     """However scopes come and go, and servers become shared or not; and what is kept was offered to all."""
