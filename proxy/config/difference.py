@@ -116,4 +116,5 @@ def _settings(loaded: Loaded) -> Mapping[str, object]:
     catalogue = loaded.catalogue
     held = (catalogue.naming.limit, catalogue.on_start, catalogue.start_timeout)
     settings = {field.name: getattr(loaded.settings, field.name) for field in fields(Settings)}
+    settings["max_message_size"] = (settings.pop("max_request_size"), settings["max_message_size"])  # one in the file
     return settings | dict(zip(_OF_CATALOGUE, held, strict=True))

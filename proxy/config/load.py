@@ -99,6 +99,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     }
     _note_open_files(path, parts, around, own, findings)
     _check_lists(parts.proxy, findings)
+    _check_sizes(parts.proxy, findings)
     tokens, token_values = _tokens(parts.proxy, around, findings)
     state_file = _state_file(parts.proxy.state, around, files, findings)
     findings.folders = bool(parts.skill_paths)
@@ -118,7 +119,7 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     catalogue = _catalogue(parts, enabled, offer.skills, on_start)
     check_usefulness(parts, catalogue, findings)
     note_absent(parts.on_start, (ON_START,), Spot(findings), offer.nameable, catalogue.by_id)
-    limit = parts.proxy.max_event_size
+    limit = _message_size(parts.proxy) or Settings.max_message_size
     around = replace(around, names=frozenset({*enabled, *catalogue.by_id, *parts.proxy.tokens}))
     resolved = {key: resolve(key, entry, around, own.get(key, {}), limit) for key, entry in enabled.items()}
     secrets = frozenset({*token_values, *filter(None, (*around.env_file.values(), *readable.values()))}).union(
@@ -250,6 +251,31 @@ def _check_lists(proxy: ProxyBlock, findings: Findings) -> None:
         )
 
 
+def _sizes(proxy: ProxyBlock) -> dict[str, int]:
+    """The names under which the largest message is given."""
+    names = ("max_message_size", "max_request_size", "max_event_size")
+    return {name: size for name in names if (size := getattr(proxy, name)) is not None}
+
+
+def _message_size(proxy: ProxyBlock) -> int | None:
+    return next(iter(_sizes(proxy).values()), None)
+
+
+def _check_sizes(proxy: ProxyBlock, findings: Findings) -> None:
+    """Refuse names of one setting that contradict each other, and name the older ones."""
+    given = _sizes(proxy)
+    if len({*given.values()}) > 1:
+        last = [*given][-1]
+        told = f"{' and '.join(given)} are names of one setting, and differ: write max_message_size once"
+        findings.problem(("proxy", last), told)
+        return
+    for name in [*given][1 if "max_message_size" in given else 0 :]:
+        findings.note(
+            ("proxy", name),
+            "is an older name of max_message_size, which holds for every message of clients and servers: write that",
+        )
+
+
 def _expression_env(proxy: ProxyBlock, around: Surroundings, findings: Findings) -> Mapping[str, str]:
     """The variables that expressions may read, those that are set."""
     known = around.variables({})
@@ -327,7 +353,7 @@ def _catalogue(
 def _settings(
     proxy: ProxyBlock, tokens: Mapping[str, str], state_file: str | None, variables: Mapping[str, str]
 ) -> Settings:
-    most, idle = proxy.max_scopes, proxy.scope_idle
+    most, idle, size = proxy.max_scopes, proxy.scope_idle, _message_size(proxy)
     return Settings(
         list_wait=proxy.list_wait,
         activation_wait=proxy.activation_wait,
@@ -345,8 +371,8 @@ def _settings(
         allowed_hosts=proxy.allowed_hosts,
         allowed_origins=proxy.allowed_origins,
         keep_alive=proxy.keep_alive,
-        max_request_size=proxy.max_request_size,
-        max_event_size=proxy.max_event_size,
+        max_request_size=size or Settings.max_request_size,
+        max_message_size=size or Settings.max_message_size,
         input_wait=proxy.input_wait,
         keep_inventories=proxy.keep_inventories,
         definitions=proxy.definitions,

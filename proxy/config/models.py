@@ -689,13 +689,17 @@ class ProxyBlock(_Part):
         description="Seconds of silence after which an event stream to a client gets a comment, so that nothing on "
         "the way cuts it.",
     )
-    max_request_size: Size = Field(
-        default=Settings.max_request_size,
-        description="The largest body of a client's HTTP request, in bytes or as 32MiB.",
+    max_message_size: Size | None = Field(
+        default=None,
+        description="The largest message, in bytes or as 32MiB, from clients and from servers, over every transport, "
+        "once it is decompressed. Without it, the body of a client's HTTP request may have 4MiB, and everything else "
+        "64MiB.",
     )
-    max_event_size: Size = Field(
-        default=Settings.max_event_size,
-        description="The largest event that a server may send over HTTP, such as one result, in bytes or as 64MiB.",
+    max_request_size: Size | None = Field(
+        default=None, description="An older name of max_message_size.", json_schema_extra={"deprecated": True}
+    )
+    max_event_size: Size | None = Field(
+        default=None, description="An older name of max_message_size.", json_schema_extra={"deprecated": True}
     )
     input_wait: Seconds = Field(
         default=Settings.input_wait,

@@ -59,17 +59,17 @@ class _Attempt:
 
 
 def resolve(
-    key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str], max_event_size: int
+    key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str], max_message_size: int
 ) -> Resolved:
     """The server that `entry` describes under `key`.
 
-    `own`: what its env_file holds. `max_event_size`: the largest event that it may send over HTTP, in bytes.
+    `own`: what its env_file holds. `max_message_size`: of a message that it may send, in bytes.
     """
     expansion = _Expansion(around.variables(own))
     attempt = (
-        _stdio(key, entry, around, own, expansion)
+        _stdio(key, entry, around, own, expansion, max_message_size)
         if entry.address is None
-        else _http(key, entry, expansion, max_event_size)
+        else _http(key, entry, expansion, max_message_size)
     )
     reason = _reason(expansion.missing, attempt.faults)
     secrets = frozenset(filter(None, [*expansion.values, *own.values(), *attempt.secrets]))
@@ -100,7 +100,7 @@ class _Expansion:
         return {name: self.one(text) for name, text in texts.items()}
 
 
-def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_event_size: int) -> _Attempt:
+def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_message_size: int) -> _Attempt:
     server = HttpServer(
         key=key,
         url=expansion.one(entry.address or ""),
@@ -115,7 +115,7 @@ def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_event_size: i
         pass_headers=tuple(dict.fromkeys(name.lower() for name in entry.pass_headers)),
         max_concurrency=entry.max_concurrency,
         max_connections=entry.max_connections,
-        max_event_size=max_event_size,
+        max_message_size=max_message_size,
     )
     faults = [f"url {fault}" for fault in [url_fault(server.url)] if fault]
     faults += [
@@ -128,7 +128,12 @@ def _http(key: str, entry: ServerEntry, expansion: _Expansion, max_event_size: i
 
 
 def _stdio(
-    key: str, entry: ServerEntry, around: Surroundings, own: Mapping[str, str], expansion: _Expansion
+    key: str,
+    entry: ServerEntry,
+    around: Surroundings,
+    own: Mapping[str, str],
+    expansion: _Expansion,
+    max_message_size: int,
 ) -> _Attempt:
     written = expansion.one(entry.command or "")
     args = tuple(expansion.one(arg) for arg in entry.args)
@@ -160,6 +165,7 @@ def _stdio(
         isolation=entry.isolation,
         max_concurrency=entry.max_concurrency,
         max_connections=entry.max_connections,
+        max_message_size=max_message_size,
     )
     written_plain = {name for name, text in entry.env.items() if is_plain(literal(text))}
     unnamed = (explicit.keys() | environment.keys() - child_environment(around.environ).keys()) - written_plain

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 EraChoice: TypeAlias = Literal["auto", "handshake", "modern"]
 """Which protocol era to speak with a server: probe for it, up to 2025-11-25, or 2026-07-28."""
 
 Isolation: TypeAlias = Literal["shared", "scope"]
 """Who shares a connection to a server: one for all scopes, or one per scope."""
+
+MAX_MESSAGE_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of one message of a server, where the configuration does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +21,7 @@ class StdioServer:
     `env` is the child's whole environment. `timeout`: seconds a call may go without a result or progress.
     `start_timeout`: seconds from spawning to its first list. `idle_stop`: seconds after which it is ended when no scope
     needs it, None for never. `max_concurrency`: most calls in work at it, None for any number. `max_connections`: most
-    connections at a time, where each scope has its own.
+    connections at a time, where each scope has its own. `max_message_size`: most bytes of one message of it.
     """
 
     key: str
@@ -34,6 +37,7 @@ class StdioServer:
     isolation: Isolation = "shared"
     max_concurrency: int | None = None
     max_connections: int = 100
+    max_message_size: int = MAX_MESSAGE_SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +45,8 @@ class HttpServer:
     """A server behind a URL, over Streamable HTTP (`http`) or the older HTTP+SSE (`sse`); times in seconds.
 
     `pass_headers`: lower-case names of headers of a client's request that go on to this server with what the request
-    causes there. `idle_stop`, `max_concurrency`, `max_connections`: as of `StdioServer`. `max_event_size`: most bytes
-    of one event of its response streams.
+    causes there. `idle_stop`, `max_concurrency`, `max_connections`: as of `StdioServer`. `max_message_size`: most bytes
+    of the body of an answer, decompressed, or of one event of a stream.
     """
 
     key: str
@@ -58,7 +62,7 @@ class HttpServer:
     pass_headers: tuple[str, ...] = ()
     max_concurrency: int | None = None
     max_connections: int = 100
-    max_event_size: int = 64 * 1024 * 1024
+    max_message_size: int = MAX_MESSAGE_SIZE
 
 
 Server: TypeAlias = StdioServer | HttpServer

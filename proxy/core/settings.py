@@ -8,7 +8,7 @@ from proxy.core.definitions import Mode
 from proxy.core.known_clients import REREADS
 from proxy.core.limits import NOTHING_SAID, Limits
 from proxy.core.scope import ScopeKind
-from proxy.core.server import HttpServer
+from proxy.core.server import MAX_MESSAGE_SIZE
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Settings:
     remembers scopes; None where they are in memory alone. `tokens`: principal -> bearer token.
     `allowed_origins`: patterns of Origin headers that are let in beside those of loopback; empty: none at all.
     `keep_alive`: how long an event stream to a client stays silent before it gets a comment. `max_request_size`: the
-    largest body of an HTTP request. `max_event_size`: the largest event that a server may send over HTTP.
+    largest body of an HTTP request. `max_message_size`: the largest message of a server, or of a client on stdio.
     `input_wait`: how long a server's question to the user may stay unanswered. `keep_inventories`: whether what
     servers offer is remembered from one run to the next. `expression_env`: by name, the variables of the environment
     that expressions may read; those that are not set are left out. `reload`: what a changed configuration file changes
@@ -101,8 +101,8 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] | None = None
     keep_alive: float = 15.0
-    max_request_size: int = 32 * 1024 * 1024
-    max_event_size: int = HttpServer.max_event_size
+    max_request_size: int = 4 * 1024 * 1024
+    max_message_size: int = MAX_MESSAGE_SIZE
     input_wait: float = 600.0
     keep_inventories: bool = True
     definitions: Mode = "warn"

@@ -16,7 +16,7 @@ from proxy.core.json_cost import has_more_values, most_values
 
 log = structlog.stdlib.get_logger("proxy.face")
 
-SETTING = "proxy.max_request_size"
+SETTING = "proxy.max_message_size"
 
 
 class RequestBodies:

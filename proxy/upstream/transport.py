@@ -122,7 +122,7 @@ async def transport(
         async with HttpClient(headers=dict(server.headers), timeout=timeout, verify=_trust()) as client:
             try:
                 async with streamable_http_client(
-                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_event_size
+                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_message_size
                 ) as streams:
                     dispatcher = StreamDispatcher(streams)
                     client.on_gone = dispatcher.over.set

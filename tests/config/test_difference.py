@@ -234,8 +234,8 @@ def test_tokens_wait_as_servers_do():
 
 def test_settings_that_count_from_the_next_start_on_are_told_apart():
     """In the order in which they were given; how names are made, `reload` and `tokens` have rules of their own."""
-    changed = ["keep_alive", "tokens", "list_wait", "name_limit", "reload", "max_request_size"]
-    assert late(changed) == ["keep_alive", "max_request_size"]
+    changed = ["keep_alive", "tokens", "list_wait", "name_limit", "reload", "max_message_size"]
+    assert late(changed) == ["keep_alive", "max_message_size"]
     assert late([]) == []
 
 

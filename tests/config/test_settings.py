@@ -35,8 +35,7 @@ def test_every_setting_is_read(room):
           allowed_hosts: ["proxy.example:*"]
           allowed_origins: ["https://app.example"]
           keep_alive: 5
-          max_request_size: 500KiB
-          max_event_size: 1 GiB
+          max_message_size: 500KiB
           input_wait: 30
           log_level: debug
           reload: off
@@ -58,7 +57,7 @@ def test_every_setting_is_read(room):
         allowed_origins=("https://app.example",),
         keep_alive=5.0,
         max_request_size=500 * 1024,
-        max_event_size=1024**3,
+        max_message_size=500 * 1024,
         input_wait=30.0,
         log_level="debug",
         reload="off",
@@ -106,7 +105,7 @@ def test_every_setting_is_read(room):
         ("input_wait: soon", "input_wait: must be a number of seconds greater than 0, such as 30"),
         *(
             (f"{key}: {value}", f"{key}: must be a size greater than 0: bytes, or such as 500KiB or 32MiB")
-            for key in ("max_request_size", "max_event_size")
+            for key in ("max_message_size", "max_request_size", "max_event_size")
             for value in ("0", "0MiB", "-1", "1.5MiB", "32MB", "MiB", "[1]", "9" * 5000)
         ),
         ("name_limit: 15", "name_limit: must be between 16 and 128"),
@@ -221,12 +220,43 @@ def test_lists_that_never_change_without_a_way_to_call_are_noted(room, setting):
     ("written", "size"), [("1", 1), ("'1024'", 1024), ("2KiB", 2048), ("2 MiB", 2 * 1024**2), ("3GiB", 3 * 1024**3)]
 )
 def test_a_size_is_in_bytes_or_has_a_unit(room, written, size):
-    """The largest event is known to each server over HTTP, too."""
+    """The largest message is known to each server, too."""
     loaded = room.load(
-        f"servers: {{a: {{url: 'http://h'}}}}\nproxy: {{max_request_size: {written}, max_event_size: {written}}}"
+        f"servers: {{a: {{url: 'http://h'}}, b: {{command: /bin/true}}}}\nproxy: {{max_message_size: {written}}}"
     )
-    assert (loaded.settings.max_request_size, loaded.settings.max_event_size) == (size, size)
-    assert loaded.servers["a"].max_event_size == size
+    assert (loaded.settings.max_request_size, loaded.settings.max_message_size) == (size, size)
+    assert [server.max_message_size for server in loaded.servers.values()] == [size, size]
+
+
+def test_the_largest_message_has_a_default_for_requests_over_http_and_one_for_the_rest(room):
+    """Requests of clients over HTTP are read whole before anything is known of them."""
+    settings = room.load("").settings
+    assert (settings.max_request_size, settings.max_message_size) == (4 * 1024**2, 64 * 1024**2)
+
+
+@pytest.mark.parametrize("name", ["max_request_size", "max_event_size"])
+def test_an_older_name_of_the_largest_message_holds_for_all_messages(room, name):
+    """And a note says what to write."""
+    settings = room.load(f"proxy: {{{name}: 1MiB}}").settings
+    assert (settings.max_request_size, settings.max_message_size) == (1024**2, 1024**2)
+    note = "is an older name of max_message_size, which holds for every message of clients and servers: write that"
+    assert notes_on(room, f"{name}: 1MiB") == [f"2: proxy.{name}: {note}"]
+    assert notes_on(room, f"max_message_size: 1MiB\n  {name}: 1048576") == [f"3: proxy.{name}: {note}"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("max_message_size", "max_request_size"),
+        ("max_message_size", "max_event_size"),
+        ("max_request_size", "max_event_size"),
+    ],
+)
+def test_names_of_the_largest_message_that_contradict_each_other_are_refused(room, names):
+    """The proxy cannot know which is meant; to write one is what helps."""
+    (problem,) = room.problems(f"proxy:\n  {names[0]}: 1MiB\n  {names[1]}: 2MiB")
+    told = f"{names[0]} and {names[1]} are names of one setting, and differ: write max_message_size once"
+    assert problem == f"3: proxy.{names[1]}: {told}"
 
 
 def test_a_bound_is_one_number_for_every_kind_of_scope_or_one_for_each(room):

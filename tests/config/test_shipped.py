@@ -66,7 +66,8 @@ def test_the_example_shows_every_setting():
     text = (CONFIG / "example.yaml").read_text(encoding="utf-8")
     models = (File, LimitsBlock, ProxyBlock, PublishBlock, ServerEntry, SkillEntry, StepEntry)
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
-    assert {key for key in keys if key not in text} == {"modern_listing"}  # the old name of `listing`
+    older = {"modern_listing", "max_request_size", "max_event_size"}
+    assert {key for key in keys if key not in text} == older
     defaults = load(CONFIG / "example.yaml", {}).settings
     assert defaults == load(CONFIG / "skills.yaml", {}).settings
 
@@ -90,7 +91,7 @@ def test_every_field_has_a_description():
         },
         {"black_tool_actions": {"a": "*", "b": ["x"]}, "$schema": "./skills.schema.json", "proxy": {"name_limit": 64}},
         {"servers": {"a": {"url": "http://h", "isolation": "scope", "max_concurrency": 1, "pass_headers": ["X-User"]}}},
-        *({"proxy": {"max_request_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
+        *({"proxy": {"max_message_size": size}} for size in (1, "1024", "500KiB", "1 GiB")),
         *({"proxy": {"max_scopes": most}} for most in (1, {"session": 1}, {})),
         *({"proxy": {"limits": limits}} for limits in ({}, {"sessions": 1}, {"calls_per_minute": "unlimited"})),
         {"profiles": [{"namespace": "*", "limits": {"held_questions": 5, "processes": "unlimited"}}]},
@@ -122,7 +123,7 @@ def test_the_schema_takes_what_the_program_takes(data):
         {"proxy": {"name_limit": 8}},
         {"servers": {"a": {"command": "x", "isolation": "session"}}},
         {"servers": {"a": {"command": "x", "max_concurrency": 0}}},
-        *({"proxy": {"max_event_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
+        *({"proxy": {"max_message_size": size}} for size in (0, 1.5, "0KiB", "32MB")),
         *({"proxy": {"max_scopes": most}} for most in (0, 1.5, {"session": 0}, {"process": 1}, [1])),
         *({"proxy": {"limits": {"sessions": most}}} for most in (0, 1.5, "many", None, [1])),
         {"profiles": [{"namespace": "*", "limits": {"session": 1}}]},

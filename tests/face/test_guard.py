@@ -22,7 +22,7 @@ def config(folder: Path, **proxy: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Generator[HttpProxy]:
-    with http_proxy(config(tmp_path_factory.mktemp("guard"), max_request_size=LIMIT)) as running:
+    with http_proxy(config(tmp_path_factory.mktemp("guard"), max_message_size=LIMIT)) as running:
         yield running
 
 
@@ -131,14 +131,15 @@ async def test_a_request_that_is_too_large_is_refused_and_the_setting_is_named(
         answer = await raw.http.post(proxy.url, content=pieces(body) if chunked else body, headers=sent)
         assert answer.status_code == status, size
         if status == 413:
-            assert "2048 bytes: proxy.max_request_size" in answer.json()["error"]["message"]
-            assert refusals(proxy)[-1]["setting"] == "proxy.max_request_size"
+            assert "2048 bytes: proxy.max_message_size" in answer.json()["error"]["message"]
+            assert refusals(proxy)[-1]["setting"] == "proxy.max_message_size"
 
 
-async def test_by_default_a_request_may_be_large(tmp_path: Path, launch: Launch, raw: Raw) -> None:
-    """Of 20 MiB, as with a picture in it."""
+async def test_by_default_a_request_may_have_4_mib(tmp_path: Path, launch: Launch, raw: Raw) -> None:
+    """As with a picture in it."""
     proxy = launch(config(tmp_path))
     headers = await raw.open(proxy.url)
     sent = {**headers, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    answer = await raw.http.post(proxy.url, content=padded(20 * 1024 * 1024), headers=sent)
-    assert answer.status_code == 200
+    for size, status in ((4 * 1024 * 1024, 200), (4 * 1024 * 1024 + 1, 413)):
+        answer = await raw.http.post(proxy.url, content=padded(size), headers=sent)
+        assert answer.status_code == status

@@ -555,11 +555,11 @@ async def test_what_the_user_should_know_of_an_edit_is_logged(bench: Bench):
     """New notes, settings that count from the next start on, and that nothing is offered any more."""
     with live(bench) as proxy:
         async with connected(proxy.proxy.url, "legacy") as peer:
-            bench.settings |= {"max_request_size": "1MiB", "list_wait": 0.2}
+            bench.settings |= {"max_message_size": "1MiB", "list_wait": 0.2}
             bench.servers["a"]["alwaysAllow"] = ["echo"]
             changed = (await proxy.edited())["settings_changed"]
-            assert sorted(changed) == ["list_wait", "max_request_size"]
-            assert (await proxy.said("config.restart_needed"))["settings"] == ["max_request_size"]
+            assert sorted(changed) == ["list_wait", "max_message_size"]
+            assert (await proxy.said("config.restart_needed"))["settings"] == ["max_message_size"]
             assert "alwaysAllow" in (await proxy.said("config.note"))["note"]
 
             bench.skills = {key: {**skill, "enabled": False} for key, skill in bench.skills.items()}
