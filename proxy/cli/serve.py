@@ -106,7 +106,8 @@ async def _over_stdio(first: EarlyResponder, served: Running) -> None:
     opened = first.stop()
     if os.isatty(opened.streams.stdin):
         print(WAITING, file=sys.stderr, flush=True)
-    await serve_stdio(served.server, opened, served.reads.give_up_all)
+    limit = served.loaded.settings.max_message_size
+    await serve_stdio(served.server, opened, served.reads.give_up_all, limit)
 
 
 async def _over_http(bound: socket, host: str, served: Running) -> None:

@@ -181,3 +181,13 @@ class PastLimit(ProxyError):
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def too_large(limit: int) -> str:
+    """Why a server's message was not read: it has more than `limit` bytes."""
+    return f"it sent a message larger than {limit} bytes (proxy.max_message_size)"
+
+
+def too_many_values(limit: int) -> str:
+    """Why a server's message was not read: parsing it would hold everybody up."""
+    return f"it sent a message with more than {limit:,} values"

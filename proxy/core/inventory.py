@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
@@ -16,6 +16,10 @@ Json: TypeAlias = Mapping[str, Any]
 
 DEEPEST: Final = 100
 """How deep a value may be nested that is worked with; it is no deeper than what everybody can read and write."""
+MAX_LIST_ENTRIES: Final = 5000
+"""Entries of one list of a server that are read; of skills, `SKILLS_LIMIT`."""
+MAX_LIST_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of JSON of one list of a server that are read."""
 SKILLS_LIMIT: Final = 10_000
 """Skills of one server, at most; it may list more, and they can still be asked for by URI."""
 MAX_EXPANDED_CHARACTERS: Final = 8 * 1024
@@ -117,7 +121,7 @@ class Offer:
     """One server's offer; `instructions` are the server's own, as it sent them.
 
     `skills`: the entries of the skills that it lists itself. `extension`: its settings of the skills extension, None
-    where it has not declared that.
+    where it has not declared that. `left_out`: by list, at least how many entries were not read; not compared.
     """
 
     tools: tuple[Json, ...] = ()
@@ -127,6 +131,7 @@ class Offer:
     instructions: str | None = None
     skills: tuple[Json, ...] = ()
     extension: Json | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int], compare=False, repr=False)
 
     @classmethod
     def of(

@@ -7,7 +7,16 @@ from difflib import SequenceMatcher
 
 from proxy.core.catalogue import NOTHING, Allow, Catalogue, Skill, is_pattern
 from proxy.core.decision import Route, clashes, decide, union
-from proxy.core.inventory import Inventory, Json, Offer, is_json, items
+from proxy.core.inventory import (
+    MAX_LIST_BYTES,
+    MAX_LIST_ENTRIES,
+    SKILLS_LIMIT,
+    Inventory,
+    Json,
+    Offer,
+    is_json,
+    items,
+)
 from proxy.core.mcp_apps import page_of
 from proxy.core.steps import Call, Parallel, Steps, calls
 
@@ -116,6 +125,12 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
     yield from _shared_uris(catalogue, inventory)
     for server in catalogue.servers:
         offer = inventory.get(server, Offer())
+        for name, number in offer.left_out.items():
+            most = SKILLS_LIMIT if name == "skills" else MAX_LIST_ENTRIES
+            yield (
+                f"server {server}: at least {number:,} entries of its list of {name} are left out: {most:,} of a list "
+                f"are read, and {MAX_LIST_BYTES // 1024**2} MiB"
+            )
         names = _tools(offer)
         allow = union(lists.get(server, NOTHING) for lists in called)
         reached = [name for name in names if (server, name) in shown or allow.allows(name)]

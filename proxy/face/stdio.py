@@ -21,7 +21,9 @@ from mcp_types import (
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from proxy.core.server import MAX_MESSAGE_SIZE
 from proxy.face.early_responder import Handover
+from proxy.wire.codec import dumps
 from proxy.wire.dispatcher import LineDispatcher
 from proxy.wire.pipes import Sink, Source
 from proxy.wire.standard_streams import can_be_polled
@@ -37,8 +39,15 @@ Context: TypeAlias = DispatchContext[TransportContext]
 Params: TypeAlias = Mapping[str, Any] | None
 
 
-async def serve_stdio(server: Server[Any], opened: Handover, on_end: Callable[[], None]) -> None:
-    """Serve one client until its input ends, when `on_end` is called, or its end of our output closes."""
+async def serve_stdio(
+    server: Server[Any], opened: Handover, on_end: Callable[[], None], limit: int = MAX_MESSAGE_SIZE
+) -> None:
+    """Serve one client until its input ends, when `on_end` is called, or its end of our output closes.
+
+    A message of more than `limit` bytes is refused, and costs itself alone.
+    """
+    told = f"The message is larger than {limit} bytes: proxy.max_message_size in the proxy's configuration"
+    error = {"code": INVALID_REQUEST, "message": told}
     with _ends_of(opened) as (source, sink):
         dispatcher = LineDispatcher(
             source,
@@ -49,6 +58,8 @@ async def serve_stdio(server: Server[Any], opened: Handover, on_end: Callable[[]
             grace=LAST_ANSWERS,
             answered=opened.answered,
             on_end=on_end,
+            limit=limit,
+            refusal=dumps({"jsonrpc": "2.0", "id": None, "error": error}) + b"\n",
         )
         async with server.lifespan(server) as state:
             eras = _Eras(server, dispatcher, state)

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from http import HTTPStatus
-from math import inf
 from typing import Any, Final
 
 import anyio
@@ -17,23 +16,24 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from proxy.core.capabilities import relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
-from proxy.core.inventory import SKILLS_LIMIT, Json, Offer, is_json, items
+from proxy.core.inventory import MAX_LIST_ENTRIES, SKILLS_LIMIT, Json, Offer, is_json
 from proxy.core.log_levels import LEVELS, least_severe
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import UNCLEAR, delivery
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import Greeting, closed, cut_off, ends, error_of, greet, no_response
+from proxy.upstream.greeting import Greeting, closed, cut_off, ends, error_of, greet, no_response, not_read
+from proxy.upstream.lists import Lists
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
 from proxy.upstream.transport import CannotStart, Transport, failure_of, one_line, transport
 from proxy.upstream.watching import ListenStream, Subscriptions
+from proxy.wire.turns import Turns
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
-PAGE_LIMIT: Final = 1000
 LEVEL_WAIT: Final = 2.0
 """Seconds that a request waits for the server to take the log level that it wants."""
 _AT_ONCE: Final = nullcontext()
@@ -53,6 +53,7 @@ class Connection:
         over_http = isinstance(server, HttpServer)
         self._stamp = Stamp(greeting.version, over_http, server.pass_headers if over_http else ())
         self._limiter = anyio.CapacityLimiter(server.max_concurrency) if server.max_concurrency is not None else None
+        self._lists = Lists(server.key, self.request)
         self._level: str | None = None
         self._idle: anyio.Event | None = None
         self._watch: Subscriptions | ListenStream
@@ -129,7 +130,7 @@ class Connection:
         offer = before or Offer(instructions=self._greeting.instructions, extension=self._greeting.skills)
         if "tools" in kinds:
             try:
-                tools = await self._pages("tools/list", "tools")
+                tools = await self._lists.read("tools/list", "tools")
             except ProxyError as error:
                 raise CannotStart(_unlisted(error)) from None
             offer = replace(offer, tools=self._sound(Offer.of(tools=tools).tools))
@@ -145,7 +146,7 @@ class Connection:
         if "prompts" in kinds and has.get("prompts") is not None:
             prompts = await self._besides("prompts/list", "prompts", offer.prompts)
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
-        return offer
+        return replace(offer, left_out=self._lists.left_out)
 
     async def how_it_ended(self) -> Failure:
         """How a lost connection ended."""
@@ -225,7 +226,7 @@ class Connection:
             if call.refused:
                 return NotDelivered(key, "it refuses connections")
             return ServerLost(key, (await self._way.how_it_ended()).public)
-        if cut_off(error):
+        if cut_off(error) and not_read(error) is None:
             return ServerLost(key, "the answer broke off")
         if self._stamp.handshake and _session_unknown(error, call):
             self.over.set()
@@ -248,36 +249,15 @@ class Connection:
                 log.warning("server.tool_left_out", server=self._server.key, tool=tool["name"], reason=problem)
         return tuple(sound)
 
-    async def _besides(self, method: str, key: str, before: Iterable[object], *, most: float = inf) -> Iterable[object]:
+    async def _besides(
+        self, method: str, key: str, before: Iterable[object], *, most: int = MAX_LIST_ENTRIES
+    ) -> Iterable[object]:
         """A list whose failure costs itself alone: it stays as it was."""
         try:
-            return await self._pages(method, key, most)
+            return await self._lists.read(method, key, most)
         except ProxyError as error:
             log.warning("server.list_failed", server=self._server.key, method=method, reason=str(error))
             return before
-
-    async def _pages(self, method: str, key: str, most: float = inf) -> list[object]:
-        """Every page of a list; a cursor that comes twice, too many pages, or more than `most` entries end it."""
-        found: list[object] = []
-        cursors: set[str] = set()
-        params: dict[str, Any] = {}
-        while len(cursors) < PAGE_LIMIT:
-            try:
-                page = await self.request(method, params)
-            except Rejection as error:
-                if error.code == METHOD_NOT_FOUND:
-                    break
-                raise
-            found += items(page.get(key))
-            if len(found) > most:
-                log.warning("server.list_cut", server=self._server.key, method=method, entries=most)
-                break
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or cursor in cursors:
-                break
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        return found
 
 
 class Changes:
@@ -291,6 +271,10 @@ class Changes:
         """A list has changed."""
         self._stale.add(kind)
         self._news.set()
+
+    def has(self, kind: ListKind) -> bool:
+        """Whether it is known that a list has changed."""
+        return kind in self._stale
 
     def all(self) -> None:
         """Any list may have changed."""
@@ -309,7 +293,7 @@ class Changes:
 
 
 @asynccontextmanager
-async def connect(
+async def connect(  # noqa: PLR0913 - the pool gives it its parts by name
     server: Server,
     mask: Callable[[str], str],
     *,
@@ -318,12 +302,14 @@ async def connect(
     clients: Clients,
     input_wait: float,
     on_update: Callable[[Json], None],
+    turns: Turns,
     waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> AsyncGenerator[Connection]:
     """A greeted connection to `server`, open inside the block, which has to stay in one task.
 
     `mask` takes secrets out of what the server says on stderr, `start` gives its process. `owner`: the scope that it
     belongs to, whose clients the server may ask. `on_update`: called with each `notifications/resources/updated`.
+    `turns`: shared by all connections, for what servers send unasked.
     `waiting`: counts a question that waits for the owner's clients inside, or raises PastLimit.
 
     Raises:
@@ -340,10 +326,14 @@ async def connect(
         on_change=changes.note,
         on_update=on_update,
         waiting=waiting,
+        has_changed=changes.has,
     )
     try:
-        async with transport(server, mask, start) as way, anyio.create_task_group() as tasks:
-            await tasks.start(way.dispatcher.run, relay.on_request, relay.on_notify)
+        opened = transport(server, mask, start, turns=turns, unwanted=relay.unwanted)
+        # What comes over HTTP is handled in the context of the request that it came for, which only tasks have.
+        at_once = relay.notified if isinstance(server, StdioServer) else None
+        async with opened as way, anyio.create_task_group() as tasks:
+            await tasks.start(way.dispatcher.run, relay.on_request, relay.on_notify, at_once)
             try:
                 may_ask = relayed(clients.capabilities(owner)) if owner is not None else {}
                 greeting = await greet(way.dispatcher, server.era, may_ask, way.over)

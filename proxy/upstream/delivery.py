@@ -16,6 +16,7 @@ import anyio
 import httpx2
 
 from proxy.core.server import HttpServer
+from proxy.upstream.bounds import Bounds
 
 _TIMES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds of silence until the first question and between two, and how many stay unanswered, as systems name them."""
@@ -57,11 +58,15 @@ delivery: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
 
 
 class HttpClient(httpx2.AsyncClient):
-    """The client for one server; `status` is that of the newest answer to a POST.
+    """The client for one server; `status` is that of the newest answer to a POST, `bounds` hold for every answer.
 
     `on_gone`: called when it turns out without a request of ours that the server is not there any more, or does not
     know the session: when its own event stream broke off and cannot be opened again.
     """
+
+    def __init__(self, bounds: Bounds, **options: Any) -> None:  # noqa: ANN401 - the base's
+        super().__init__(**options)
+        self.bounds = bounds
 
     session_id: str | None = None
     status: int | None = None
@@ -77,7 +82,7 @@ class HttpClient(httpx2.AsyncClient):
         if noted is not None and request.method == "GET" and "last-event-id" in request.headers:
             await noted.poll()
         try:
-            response = await super().send(request, **options)
+            response = await self._within_bounds(request, **options)
         except httpx2.TransportError as error:
             if noted is not None and isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                 noted.refused = True
@@ -91,16 +96,32 @@ class HttpClient(httpx2.AsyncClient):
             if noted is not None:
                 noted.status = response.status_code
                 if noted.status in UNCLEAR and 0 < int(response.headers.get("content-length", 0)) < SHORT:
-                    noted.why = (await response.aread()).decode("utf-8", "replace")
+                    with suppress(httpx2.StreamError):
+                        noted.why = (await response.aread())[:SHORT].decode("utf-8", "replace")
         elif request.method == "GET":
             unknown = response.status_code == HTTPStatus.NOT_FOUND
             self._stream(failures=0 if response.is_success else GIVEN_UP if unknown else 1)
         return response
 
+    async def _within_bounds(
+        self,
+        request: httpx2.Request,
+        *,
+        stream: bool = False,
+        **options: Any,  # noqa: ANN401 - as `send`
+    ) -> httpx2.Response:
+        response = self.bounds.response(await super().send(request, stream=True, **options))
+        if not stream:
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+        return response
+
     async def _tell(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - as `send`
         """Send what the server has to hear although the connection may be ending; nothing waits for its answer long."""
         with anyio.move_on_after(FAREWELL, shield=True):
-            return await super().send(request, **options)
+            return await self._within_bounds(request, **options)
         return httpx2.Response(HTTPStatus.ACCEPTED, request=request)
 
     def _stream(self, *, failures: int) -> None:

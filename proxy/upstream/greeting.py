@@ -148,6 +148,8 @@ def no_response(error: MCPError, status: int | None) -> str | None:
     `status`: the HTTP status of the answer, if any.
     """
     text = error.message
+    if (why := not_read(error)) is not None:
+        return why
     if text.startswith(("Failed to parse JSON response", "Failed to parse SSE message")) or text == NO_ANSWER.message:
         return "its answer is no valid JSON-RPC response"
     if text.startswith("Unexpected content type"):
@@ -156,6 +158,14 @@ def no_response(error: MCPError, status: int | None) -> str | None:
         return f"{answered(status)}, which leads elsewhere and is not followed"
     if text in _STANDING_IN and status is not None and status >= HTTPStatus.BAD_REQUEST:
         return answered(status)
+    return None
+
+
+def not_read(error: MCPError) -> str | None:
+    """Why an answer was not read to its end, where that is what the SDK says."""
+    for begin in ("Failed to parse JSON response: ", "SSE stream failed: "):
+        if error.message.startswith(f"{begin}it sent "):  # the words of our own bounds
+            return error.message.removeprefix(begin)
     return None
 
 

@@ -24,6 +24,10 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 COALESCE: Final = 0.2
 """Seconds from the first notice of a changed list until it is read again: a flood of notices costs one reading."""
+SLOWEST_REREAD: Final = 5.0
+"""Seconds from one reading to the next, at most, where a server changes its lists all the time."""
+OFTEN: Final = 10
+"""Changes in a row, each within `SLOWEST_REREAD` of the one before, after which each is read later than the last."""
 FIRST_PAUSE: Final = 1.0
 """Seconds until a first new attempt, at most; each one after it waits up to twice as long as the one before."""
 LONGEST_PAUSE: Final = 60.0
@@ -249,10 +253,12 @@ class Life:
 
     async def _follow(self, connection: Connection, offer: Offer) -> None:
         """Keep up with what the server changes in its lists; if its tools cannot be read, they are again later."""
-        pause = FIRST_PAUSE
+        pause, before, in_a_row = FIRST_PAUSE, -inf, 0
         while True:
             await connection.changes.wait()
-            await anyio.sleep(COALESCE)
+            in_a_row = in_a_row + 1 if anyio.current_time() - before < SLOWEST_REREAD else 0
+            await anyio.sleep(min(SLOWEST_REREAD, COALESCE * 2 ** max(0, in_a_row - OFTEN)))
+            before = anyio.current_time()
             kinds = connection.changes.take()
             try:
                 offer, wait = await connection.offer(offer, kinds), 0.0

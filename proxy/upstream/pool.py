@@ -22,6 +22,7 @@ from proxy.upstream.definitions import Definitions
 from proxy.upstream.life import Life
 from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
+from proxy.wire.turns import Turns
 
 REPLACED: Final = "the configuration has changed"
 REPLACE_WITHIN: Final = 30.0
@@ -71,6 +72,7 @@ class Pool:
         pins = None if remembered is None else remembered.pins
         self._definitions = Definitions(settings.definitions, pins, self._show)
         self._offers = Offers(self._shown(self._read_kept(servers)), self._keep)
+        self._turns = Turns()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
         self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
@@ -273,6 +275,7 @@ class Pool:
                     input_wait=self._input_wait,
                     on_update=lambda params: self.on_update(place[0], place[1], params),
                     waiting=partial(self._waiting, owner),
+                    turns=self._turns,
                 ),
                 mask=self._masker.mask,
                 levels=lambda: self._clients.levels(owner),

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Final
@@ -14,10 +13,11 @@ import structlog
 from proxy.core.server import StdioServer
 from proxy.upstream.failure import Failure
 from proxy.upstream.spawn import Spawned
+from proxy.upstream.stderr import TAIL_WIDTH, Stderr
 from proxy.wire.dispatcher import LineDispatcher
-from proxy.wire.lines import LineBuffer
 from proxy.wire.pipes import Sink, Source
 from proxy.wire.standard_streams import widen
+from proxy.wire.turns import Turns
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
@@ -28,47 +28,44 @@ LAST_WORDS: Final = 0.8
 REAP: Final = 1.0
 """Seconds to see the end of a child that was killed."""
 POLL: Final = 0.01
-TAIL_LINES: Final = 5
-TAIL_WIDTH: Final = 300
 MAX_NOISE_READ: Final = 16 * 1024
 """Bytes of a line that are looked at for secrets before it is cut to what the log has of it."""
 
 
 class Child:
-    """A running server: what speaks with it, and what it last said on stderr."""
+    """A running server: `dispatcher` speaks with it, and `stderr` has what it last said there."""
 
     def __init__(
-        self, server: StdioServer, spawned: Spawned, source: Source, sink: Sink, mask: Callable[[str], str]
+        self,
+        server: StdioServer,
+        spawned: Spawned,
+        source: Source,
+        sink: Sink,
+        stderr: Stderr,
+        *,
+        mask: Callable[[str], str],
+        turns: Turns,
+        unwanted: Callable[[bytes], bool],
     ) -> None:
         self._key = server.key
         self._mask = mask
         self._spawned = spawned
         self._noise = 0
-        self._said: deque[str] = deque(maxlen=TAIL_LINES)
-        self._stderr_ended = anyio.Event()
-        self.dispatcher = LineDispatcher(source, sink, self._hear_noise)
-
-    async def listen(self, stderr: Source) -> None:
-        """Keep the last lines of `stderr`, without secrets."""
-        buffer = LineBuffer()
-
-        def hear(chunk: bytes) -> None:
-            for line in buffer.feed(chunk):
-                if text := self._mask(line.decode("utf-8", "replace").strip()):
-                    self._said.append(text)
-                    log.debug("server.stderr", server=self._key, line=text)
-
-        def ended() -> None:
-            hear(b"\n")
-            self._stderr_ended.set()
-
-        await stderr.start(hear, ended)
+        self._stderr = stderr
+        self.dispatcher = LineDispatcher(
+            source, sink, self._hear_noise, limit=server.max_message_size, turns=turns, unwanted=unwanted
+        )
 
     async def last_words(self) -> Failure:
-        """How it ended, with its last lines of stderr as the detail; waits a moment for both."""
+        """How it ended, with its last lines of stderr as the detail; waits a moment for both.
+
+        Where the proxy has ended the connection, it is why.
+        """
+        if self.dispatcher.fault:
+            return Failure(self.dispatcher.fault)
         with anyio.move_on_after(LAST_WORDS):
             await _ended(self._spawned)
-            await self._stderr_ended.wait()
+            await self._stderr.ended.wait()
         code = self._spawned.process.returncode
         if code is None:
             how = "it closed its output"
@@ -76,8 +73,7 @@ class Child:
             how = f"the process was ended by {_signal_name(-code)}"
         else:
             how = f"the process ended with exit code {code}"
-        lines = self._mask("\n".join(self._said)).split("\n")  # together: a secret may go on in the next line
-        said = " | ".join(line[:TAIL_WIDTH] for line in lines)
+        said = self._stderr.tail()
         return Failure(how, f"its last output: {said}" if said else "")
 
     def _hear_noise(self, line: bytes, _: str) -> None:
@@ -90,11 +86,17 @@ class Child:
 
 @asynccontextmanager
 async def child_process(
-    server: StdioServer, mask: Callable[[str], str], start: Callable[[StdioServer], Spawned]
+    server: StdioServer,
+    mask: Callable[[str], str],
+    start: Callable[[StdioServer], Spawned],
+    *,
+    turns: Turns,
+    unwanted: Callable[[bytes], bool],
 ) -> AsyncGenerator[Child]:
     """A process of `server` that `start` gives, in a group of its own; on leaving, the whole group ends within 4 s.
 
-    `mask` takes secrets out of what the child says on stderr.
+    `mask` takes secrets out of what the child says on stderr. `turns`: for what it sends unasked, `unwanted`: whether
+    a line of it is of no use.
 
     Raises:
         OSError: it cannot be started.
@@ -108,9 +110,9 @@ async def child_process(
         widen(spawned.stdin)
         widen(spawned.stdout)
         try:
-            child = Child(server, spawned, source, sink, mask)
-            await child.listen(stderr)
-            yield child
+            said = Stderr(server.key, stderr, mask, turns)
+            await said.start()
+            yield Child(server, spawned, source, sink, said, mask=mask, turns=turns, unwanted=unwanted)
         finally:
             with anyio.CancelScope(shield=True):
                 await _stop(spawned, sink)

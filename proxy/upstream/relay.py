@@ -1,6 +1,7 @@
 """What a server sends of its own accord, brought to the client that it is for, and to no other."""
 
 import asyncio
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
@@ -37,6 +38,12 @@ CHANGES: Final[Mapping[str, ListKind]] = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
+
+_OF_NO_USE: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:\s*'
+    rb'"(notifications/(?:message|(?:tools|resources|prompts)/list_changed))"'
+)
+"""The beginning of a notification that may be of no use."""
 
 
 class Call(Delivery):
@@ -105,10 +112,10 @@ class Relay:
     it. `limit`: seconds that a request may take without a sign of life. `input_wait`: seconds that a question may.
     `waiting`: counts a question that waits for the owner's clients inside, or raises PastLimit.
     `on_change` and `on_update` are told of lists that have changed, resources that were updated; `on_acknowledged` of
-    listen streams that the server has taken note of.
+    listen streams that the server has taken note of. `has_changed`: whether it is known that a list has changed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the connection gives it its parts by name
         self,
         key: str,
         owner: ScopeId | None,
@@ -119,6 +126,7 @@ class Relay:
         on_change: Callable[[ListKind], None],
         on_update: Callable[[Json], None],
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        has_changed: Callable[[ListKind], bool] = lambda _kind: False,
     ) -> None:
         self.owner = owner
         self._key = key
@@ -128,6 +136,7 @@ class Relay:
         self._waiting = waiting
         self._on_change = on_change
         self._on_update = on_update
+        self._has_changed = has_changed
         self.on_acknowledged: Callable[[object], None] = lambda _stream: None
         self._numbers = count(1)
         self._calls: dict[int, Call] = {}
@@ -211,6 +220,18 @@ class Relay:
         self, _ctx: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
         """Pass on a notification of the server; its place among the others is taken before the first wait."""
+        self.notified(method, params)
+
+    def unwanted(self, line: bytes) -> bool:
+        """Whether a message is a notification that changes nothing, or that nobody hears; told by how it begins."""
+        told = _OF_NO_USE.match(line)
+        if told is None:
+            return False
+        kind = told[1].decode()
+        return self._has_changed(CHANGES[kind]) if kind in CHANGES else self.owner is None and self._cause() is None
+
+    def notified(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Pass on a notification of the server; true, since that is all there is to do about it."""
         told = params or {}
         if method == "notifications/progress":
             token = told.get("progressToken")
@@ -230,6 +251,7 @@ class Relay:
             scope = self._elicited.pop(str(told.get("elicitationId")), None)
             if scope is not None:
                 self._clients.tell(scope, method, told)
+        return True
 
     def _log(self, told: Json) -> None:
         call = self._cause()

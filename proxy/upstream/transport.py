@@ -13,7 +13,6 @@ import anyio
 import anyio.abc
 import httpx2
 from mcp import MCPError
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -21,14 +20,15 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED
 
 from proxy.core.server import Server, StdioServer
+from proxy.upstream.bounds import BadAnswer, Bounds
 from proxy.upstream.delivery import HttpClient
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response
+from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response, not_read
+from proxy.upstream.http_sse import sse_streams
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
+from proxy.wire.turns import Turns
 
-SSE_READ_TIMEOUT: Final = 24 * 3600.0
-"""Seconds without an event on an HTTP+SSE stream; how long a call may be silent is each server's `timeout`."""
 CONNECT_TIMEOUT: Final = 10.0
 MAX_DETAIL_LENGTH: Final = 1000
 """Characters of what a server or a library said of a failure."""
@@ -85,6 +85,8 @@ class Transport:
         """Why the greeting failed with `error`."""
         if self.child is not None and error.code == CONNECTION_CLOSED:
             return await self.child.last_words()
+        if (unread := not_read(error)) is not None:
+            return Failure(unread)
         status = self.http.status if self.http is not None else None
         if isinstance(error, NoAgreement):
             return Failure(error.message, error.detail)
@@ -99,36 +101,46 @@ class Transport:
 
     async def how_it_ended(self) -> Failure:
         """How a lost connection ended."""
-        return Failure("the connection closed") if self.child is None else await self.child.last_words()
+        if self.child is not None:
+            return await self.child.last_words()
+        return Failure((self.http.bounds.fault if self.http is not None else "") or "the connection closed")
 
 
 @asynccontextmanager
 async def transport(
-    server: Server, mask: Callable[[str], str], start: Callable[[StdioServer], Spawned]
+    server: Server,
+    mask: Callable[[str], str],
+    start: Callable[[StdioServer], Spawned],
+    *,
+    turns: Turns,
+    unwanted: Callable[[bytes], bool],
 ) -> AsyncGenerator[Transport]:
     """Open the way to `server`; `mask` takes secrets out of what it says on stderr, `start` gives its process.
+
+    `turns`: for what servers send unasked. `unwanted`: whether a message is of no use, told by its bytes.
 
     Raises what the transport raises, also from inside the block; `failure_of` puts it in words.
     """
     if isinstance(server, StdioServer):
-        async with child_process(server, mask, start) as child:
+        async with child_process(server, mask, start, turns=turns, unwanted=unwanted) as child:
             yield Transport(child.dispatcher, child.dispatcher.over, child=child)
-    elif server.transport == "sse":
-        async with sse_client(server.url, headers=dict(server.headers), sse_read_timeout=SSE_READ_TIMEOUT) as streams:
-            dispatcher = StreamDispatcher(streams)
-            yield Transport(dispatcher, dispatcher.over)
-    else:
-        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
-        async with HttpClient(headers=dict(server.headers), timeout=timeout, verify=_trust()) as client:
-            try:
-                async with streamable_http_client(
-                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=server.max_message_size
-                ) as streams:
-                    dispatcher = StreamDispatcher(streams)
-                    client.on_gone = dispatcher.over.set
-                    yield Transport(dispatcher, dispatcher.over, http=client)
-            finally:
-                await client.farewell(server)
+        return
+    timeout, bounds = httpx2.Timeout(None, connect=CONNECT_TIMEOUT), Bounds(server.max_message_size, turns)
+    async with HttpClient(bounds, headers=dict(server.headers), timeout=timeout, verify=_trust()) as client:
+        try:
+            way = (
+                sse_streams(client, server.url)
+                if server.transport == "sse"
+                else streamable_http_client(
+                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=None
+                )
+            )
+            async with way as streams:
+                dispatcher = StreamDispatcher(streams)
+                client.on_gone = bounds.on_fault = dispatcher.over.set
+                yield Transport(dispatcher, dispatcher.over, http=client)
+        finally:
+            await client.farewell(server)
 
 
 @cache
@@ -143,6 +155,8 @@ def failure_of(error: BaseException, server: Server) -> Failure:
     found = next((leaf for leaf in leaves if isinstance(leaf, CannotStart)), leaves[0])
     if isinstance(found, CannotStart):
         return found.failure
+    if isinstance(found, BadAnswer):
+        return Failure(str(found))
     if isinstance(found, FileNotFoundError) and isinstance(server, StdioServer):
         missing = found.filename or server.command
         there = "" if not Path(missing).exists() else "the interpreter that its first line names for "

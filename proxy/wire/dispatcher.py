@@ -3,8 +3,11 @@
 import asyncio
 import itertools
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from math import inf
+from time import perf_counter
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -33,9 +36,11 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorData, ProgressToken, RequestId
 from pydantic import ValidationError
 
-from proxy.wire.codec import dumps, loads, result_line
+from proxy.core.errors import too_large, too_many_values
+from proxy.wire.codec import MAX_VALUES, dumps, has_too_many_values, loads, may_have_too_many_values, result_line
 from proxy.wire.lines import LineBuffer
 from proxy.wire.pipes import Sink, Source
+from proxy.wire.turns import TURN_S, Allowance, Turns
 
 log = structlog.stdlib.get_logger("proxy.wire")
 
@@ -53,6 +58,11 @@ _ANSWER: Final = re.compile(
 """The beginning of a response, also of one that cannot be read: who waits for it is told."""
 _NEXT: Final = re.compile(rb'\{\s*"jsonrpc"\s*:')
 """The beginning of a message, behind one that broke off before its end of line."""
+MAX_REQUESTS_IN_WORK: Final = 1000
+"""Requests of one server that are in work at a time; others are refused."""
+TOO_MANY: Final = ErrorData(code=INTERNAL_ERROR, message="Too many requests at a time")
+MAX_NOISE_LINES: Final = 1000
+"""Lines in a row that are not JSON-RPC after which a server is taken for something else."""
 ENDLESS: Final = frozenset({"subscriptions/listen"})
 """Requests that are answered when they end: at the end of the input no answer is due."""
 
@@ -165,9 +175,14 @@ class LineDispatcher(Dispatcher[TransportContext]):
     * `answered`: the ids of requests at the beginning of the input that have been answered already: they are handled
       here as well, so that what follows finds everything as it should be, but their answers are not sent.
     * `on_end`: called when the input has ended.
+    * `limit`: most bytes of one line.
+    * `refusal`: what is answered to a longer line, the rest of which is skipped. Without it such a line ends the
+      connection, as do one with too many values and `MAX_NOISE_LINES` in a row that are not JSON-RPC; `fault` says so.
+    * `turns`: shared with the peers that it takes turns with, for what none of its requests has asked for.
+    * `unwanted`: whether a line need not be parsed; asked while the peer sends more than its allowance.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - clients and servers differ in each
         self,
         source: Source,
         sink: Sink,
@@ -178,9 +193,14 @@ class LineDispatcher(Dispatcher[TransportContext]):
         grace: float = 0.0,
         answered: Iterable[RequestId] = (),
         on_end: Callable[[], None] = lambda: None,
+        limit: float = inf,
+        refusal: bytes = b"",
+        turns: Turns | None = None,
+        unwanted: Callable[[bytes], bool] = lambda _line: False,
     ) -> None:
         self.over = anyio.Event()
         self.asks = True
+        self.fault = ""
         self._source = source
         self._sink = sink
         self._on_noise = on_noise
@@ -189,8 +209,18 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self._grace = grace
         self._answered = [coerce_request_id(request_id) for request_id in answered]
         self._on_end = on_end
-        self._buffer = LineBuffer()
-        self._parked: list[bytes] | None = None
+        self._limit = limit
+        self._refusal = refusal
+        self._turns = turns
+        self._unwanted = unwanted
+        self._allowance = Allowance()
+        self._buffer = LineBuffer(limit)
+        self._untaken: deque[bytes] = deque()
+        self._parked = False
+        self._queued = False
+        self._asked_for = False
+        self._noise_lines = 0
+        self._input_over = False
         self._ids = itertools.count(1)
         self._pending: dict[RequestId, _Pending] = {}
         self._in_work: dict[RequestId, LineContext] = {}
@@ -328,33 +358,115 @@ class LineDispatcher(Dispatcher[TransportContext]):
     # --- in
 
     def _feed(self, data: bytes) -> None:
-        if self._running:  # or else a peer that ends may still say what it likes
+        if self._running and not self.fault:  # or else a peer that ends may still say what it likes
+            begun = 0.0 if self._turns is None else perf_counter()
             lines = self._buffer.feed(data)
-            if self._parked is None:
-                self._take(lines)
-            else:
-                self._parked += lines
+            if begun and len(lines) > 1:
+                self._charge(begun)
+            self._untaken += lines
+            if not self._parked and not self._queued:
+                self._take_lines()
 
-    def _take(self, lines: list[bytes]) -> None:
-        for index, line in enumerate(lines):
-            self._take_line(line)
-            if self._parked is not None:
-                self._parked += lines[index + 1 :]
-                break
+    def _take_lines(self, until: float = 0.0) -> None:
+        """Take what there is; a peer that has spent its allowance waits for its next turn once `until` has passed."""
+        while self._untaken and not self._parked and not self._queued:
+            if self._turns is None:
+                self._take_line(self._untaken.popleft())
+                continue
+            begun = perf_counter()
+            spent = self._allowance.spent(begun)
+            if spent and begun >= until and not self._answers(self._untaken[0]):
+                self._queue()
+                return
+            line = self._untaken.popleft()
+            self._asked_for = False
+            if not spent or not self._unwanted(line):
+                self._take_line(line)
+            if not self._asked_for:
+                self._charge(begun)
+
+    def _charge(self, begun: float) -> None:
+        """What was done since `begun` was not asked for."""
+        now = perf_counter()
+        self._allowance.spend(now - begun, now)
+
+    def _queue(self) -> None:
+        """Wait for a turn."""
+        if self._turns is not None:
+            self._queued = True
+            self._regulate()
+            self._turns.ask(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._queued = False
+        if self._running:
+            self._take_lines(perf_counter() + TURN_S)
+        if not self._queued:
+            self._regulate()
+            if self._input_over:
+                self._input_done()
+
+    def _answers(self, line: bytes) -> bool:
+        """Whether a line begins as the answer to a request that waits for it."""
+        answered = _ANSWER.match(line)
+        return answered is not None and int(answered[1] or answered[2]) in self._pending
 
     def _take_line(self, line: bytes) -> None:
+        if len(line) > self._limit:
+            self._take_too_long(line)
+            return
+        if not self._refusal and may_have_too_many_values(line):
+            self._queued = True
+            self._regulate()
+            self._tasks.create_task(self._look_closer(line))
+            return
+        self._take_sound(line)
+
+    async def _look_closer(self, line: bytes) -> None:
+        """Take a line that may have too many values, once they are counted; those behind it wait."""
+        if await anyio.to_thread.run_sync(has_too_many_values, line, abandon_on_cancel=True):
+            self._fail(too_many_values(MAX_VALUES))
+        else:
+            begun, self._asked_for = perf_counter(), False
+            self._take_sound(line)
+            if not self._asked_for:
+                self._charge(begun)
+        self._take_turn()
+
+    def _take_sound(self, line: bytes) -> None:
         try:
             self._take_message(loads(line))
+            self._noise_lines = 0
         except ValueError as problem:
-            if line.strip():
-                self._on_noise(line, str(problem))
-            if (answered := _ANSWER.match(line)) is not None:
-                pending = self._pending.get(int(answered[1] or answered[2]))
-                if pending is not None and not self._ended.is_set():  # else how it ended says more
-                    pending.settle(NO_ANSWER)
-                if (behind := _NEXT.search(line, answered.end())) is not None:
-                    with suppress(ValueError):
-                        self._take_message(loads(line[behind.start() :]))
+            self._take_noise(line, str(problem))
+
+    def _take_too_long(self, line: bytes) -> None:
+        if self._refusal:
+            self._on_noise(line[:80], "it is longer than a message may be")
+            self._write(self._refusal)
+        else:
+            self._fail(too_large(int(self._limit)))
+
+    def _take_noise(self, line: bytes, problem: str) -> None:
+        if line.strip():
+            self._on_noise(line, problem)
+        if (answered := _ANSWER.match(line)) is not None:
+            pending = self._pending.get(int(answered[1] or answered[2]))
+            if pending is not None and not self._input_over:  # else how it ended says more
+                pending.settle(NO_ANSWER)
+            if (behind := _NEXT.search(line, answered.end())) is not None:
+                with suppress(ValueError):
+                    self._take_message(loads(line[behind.start() :]))
+        self._noise_lines += 1
+        if self._noise_lines >= MAX_NOISE_LINES and not self._refusal:
+            self._fail(f"it wrote {MAX_NOISE_LINES:,} lines in a row that are not JSON-RPC")
+
+    def _fail(self, fault: str) -> None:
+        """End a connection on which nothing sensible is to be expected any more."""
+        self.fault = fault
+        self._untaken.clear()
+        self._source.pause()
+        self._end()
 
     def _take_message(self, said: object) -> None:
         if not isinstance(said, dict):
@@ -386,9 +498,14 @@ class LineDispatcher(Dispatcher[TransportContext]):
         else:
             raise ValueError("it has neither a method nor a result nor an error")
         if pending is not None:  # or the answer to a request that was given up
+            self._asked_for = True
             pending.settle(outcome)
 
     def _take_request(self, request_id: RequestId, method: str, params: Json | None) -> None:
+        if len(self._in_work) >= MAX_REQUESTS_IN_WORK and not self._refusal:
+            if not self._sink.full:  # else it does not read its answers either
+                self._write(_line("error", _error(TOO_MANY), request_id=request_id))
+            return
         context = LineContext(self, method, request_id, progress_token_from_params(params))
         key = coerce_request_id(request_id)
         if key in self._answered:
@@ -397,7 +514,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
         context.task = self._tasks.create_task(self._serve(context, params))
         self._in_work[key] = context
         if method in self._inline_methods:
-            self._parked = []
+            self._parked = True
             self._regulate()
 
     def _take_notification(self, method: str, params: Json | None) -> None:
@@ -440,8 +557,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
             key = coerce_request_id(cast("RequestId", context.request_id))
             if self._in_work.get(key) is context:  # a peer may have used the id again
                 del self._in_work[key]
-            if self._parked is not None and context.method in self._inline_methods:
-                self._unpark(self._parked)
+            if self._parked and context.method in self._inline_methods:
+                self._unpark()
             self._settle()
 
     async def _answer(self, context: LineContext, params: Json | None) -> bytes:
@@ -459,15 +576,15 @@ class LineDispatcher(Dispatcher[TransportContext]):
 
     def _regulate(self) -> None:
         """Read or do not read, by what there is to wait for."""
-        if self._parked is not None or (self._holds and self._sink.full):
+        if self._parked or self._queued or self.fault or (self._holds and self._sink.full):
             self._source.pause()
         else:
             self._source.resume()
 
-    def _unpark(self, lines: list[bytes]) -> None:
-        self._parked = None
+    def _unpark(self) -> None:
+        self._parked = False
         if self._running:
-            self._take(lines)
+            self._take_lines()
         self._regulate()
 
     def _settle(self) -> None:
@@ -475,9 +592,15 @@ class LineDispatcher(Dispatcher[TransportContext]):
             self._settled.set()
 
     def _input_ended(self) -> None:
-        self._ended.set()
+        self._input_over = True
         self._feed(b"\n")  # the end of the input ends the last line
         self._on_end()
+        if not self._queued:
+            self._input_done()
+
+    def _input_done(self) -> None:
+        """All lines of an input that has ended were taken."""
+        self._ended.set()
         if not self._grace:
             self._close()
 

@@ -52,6 +52,16 @@ def test_a_good_configuration_has_no_problem():
     assert (len(one.tools), one.resources, one.prompts, one.problems) == (5, 2, 1, ())
 
 
+def test_entries_of_lists_that_were_not_read_are_counted():
+    """By server and list; of skills more are read than of other lists."""
+    cut = replace(Offer.of(tools=[{"name": "search"}]), left_out={"tools": 195_000, "skills": 1})
+
+    assert report(catalogue(skill({"gl": EVERYTHING})), {"gl": cut}, {}).notes == (
+        "server gl: at least 195,000 entries of its list of tools are left out: 5,000 of a list are read, and 16 MiB",
+        "server gl: at least 1 entries of its list of skills are left out: 10,000 of a list are read, and 16 MiB",
+    )
+
+
 def test_entries_that_match_nothing_are_named_with_the_nearest_that_would():
     """Names and patterns of all three kinds of lists (rule 4)."""
     found = of(

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from proxy.wire.dispatcher import MAX_NOISE_LINES
 from tests.conftest import text_of
 from tests.faults.front import LONG, SHORT, FaultBench, complaint, front
 
@@ -36,16 +37,28 @@ async def test_what_is_no_answer_is_passed_over(bench: FaultBench, era: str, noi
 
 
 async def test_a_flood_of_noise_is_few_warnings(bench: FaultBench):
-    """Ten thousand lines before the answer: it arrives, and the warnings name the server and how many lines it were."""
+    """As many lines as may be before each answer: it arrives, and the warnings name the server and their number."""
     bench.unruly("a", {"timeout": LONG})
     async with front(bench) as proxy:
-        assert text_of(await proxy.beside(("write", "progress 1 of 10000\n", 10_000), ANSWER)) == "done"
+        for _ in range(3):
+            assert text_of(await proxy.beside(("write", "progress 1 of 999\n", MAX_NOISE_LINES - 1), ANSWER)) == "done"
         await proxy.goes_on()
         warned = proxy.warnings()
     assert 1 <= len(warned) <= 20
     assert {one["server"] for one in warned} == {"a"}
-    assert max(one["lines"] for one in warned) > 5_000
+    assert max(one["lines"] for one in warned) > 2_000
     assert len(bench.events("a", "spawned")) == 1
+
+
+@pytest.mark.parametrize("line", ["progress 1 of 1000\n", "\n", "[1]\n"], ids=["text", "blank", "no message"])
+async def test_a_server_that_writes_no_messages_is_ended(bench: FaultBench, line: str):
+    """With that reason; the next call has a new process."""
+    bench.unruly("a", {"timeout": LONG})
+    async with front(bench) as proxy:
+        told = complaint(await proxy.beside(("write", line, MAX_NOISE_LINES), ("wait", "/nowhere")))
+        assert "it wrote 1,000 lines in a row that are not JSON-RPC" in told
+        await proxy.comes_back()
+    assert len(bench.events("a", "spawned")) == 2
 
 
 @pytest.mark.parametrize(

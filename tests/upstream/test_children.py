@@ -11,6 +11,7 @@ from mcp import ClientSession
 from proxy.core.server import StdioServer
 from proxy.upstream.process import child_process
 from proxy.upstream.spawn import spawn
+from proxy.wire.turns import Turns
 from tests.upstream.bench import DEADLINE, Bench, problems, text
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +69,10 @@ async def test_a_server_that_does_not_read_holds_nobody_up():
     """However much waits to be sent to it, calls that are given up do not wait for it, and it ends in time."""
     deaf = StdioServer(key="deaf", command=sys.executable, args=("-c", "import time; time.sleep(600)"))
     with anyio.fail_after(DEADLINE):
-        async with child_process(deaf, str, spawn) as child, ClientSession(dispatcher=child.dispatcher):
+        async with (
+            child_process(deaf, str, spawn, turns=Turns(), unwanted=lambda _line: False) as child,
+            ClientSession(dispatcher=child.dispatcher),
+        ):
             for _ in range(3):
                 with anyio.move_on_after(0.1) as limit:
                     await child.dispatcher.send_raw_request("x", {"text": "x" * 3_000_000})

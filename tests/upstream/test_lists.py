@@ -1,11 +1,35 @@
 """What servers list and how they write it: pages, cursors, noise and bytes that are no text."""
 
-import pytest
-from structlog.testing import capture_logs
+import sys
 
-from tests.upstream.bench import Bench, problems, text
+import anyio
+import pytest
+import structlog
+
+from proxy.core.inventory import MAX_LIST_ENTRIES
+from proxy.upstream import life, lists
+from tests.upstream.bench import Bench, problems, text, until
 
 pytestmark = pytest.mark.anyio
+
+CHANGING = """
+import json, sys
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+info = {"capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "a", "version": "1"}}
+results = {
+    "initialize": {"protocolVersion": "2025-11-25", **info},
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+}
+for message in map(json.loads, sys.stdin):
+    if "id" in message:
+        say(id=message["id"], result=results.get(message["method"], {"content": []}))
+    if message["method"] == "tools/list":
+        say(method="notifications/tools/list_changed")
+"""
+"""A server whose list has changed whenever it was read."""
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -43,6 +67,33 @@ async def test_a_list_without_an_end_is_ended(bench: Bench, cursors: str):
     assert asked == 2 if cursors == "repeated" else 2 < asked <= 1000
 
 
+@pytest.mark.parametrize("page", [0, 1999], ids=["one page", "pages"])
+async def test_of_a_long_list_the_beginning_is_read(bench: Bench, page: int):
+    """The rest is left out, which the log says once; what was read can be called."""
+    bench.stdio("a", tools=MAX_LIST_ENTRIES + 100, page=page)
+    bench.skill("one", {"a": []})
+    with structlog.testing.capture_logs() as logged:
+        async with bench.proxy() as proxy:
+            assert not problems(await proxy.activate("one"))
+            own = ["SKILL", "SKILL_CALL"]
+            assert await proxy.tools() == [*own, *sorted(f"a__tool_{number:03}" for number in range(MAX_LIST_ENTRIES))]
+            assert text(await proxy.call("a__tool_4999", word="x")) == '{"word": "x"}'
+    told = {"server": "a", "method": "tools/list", "entries": MAX_LIST_ENTRIES, "left_out": 100}
+    assert [one for one in logged if one["event"] == "server.list_cut"] == [
+        {"event": "server.list_cut", "log_level": "warning", **told}
+    ]
+
+
+async def test_of_a_large_list_as_much_is_read_as_fits(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """In bytes of JSON."""
+    monkeypatch.setattr(lists, "MAX_LIST_BYTES", 300)
+    bench.stdio("a", tools=10)
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert await proxy.tools() == ["SKILL", "SKILL_CALL", *(f"a__tool_{number:03}" for number in range(3))]
+
+
 async def test_a_list_of_resources_that_fails_costs_itself_alone(bench: Bench):
     """The server's tools are there all the same."""
     bench.stdio("a", fails="resources/list")
@@ -56,7 +107,7 @@ async def test_a_list_of_tools_that_fails_is_the_reason(bench: Bench):
     """The server has failed, and why is said in our words; the log has the server's."""
     bench.stdio("a", fails="tools/list")
     bench.skill("one", {"a": []})
-    with capture_logs() as log:
+    with structlog.testing.capture_logs() as log:
         async with bench.proxy() as proxy:
             told = problems(await proxy.activate("one"))
     assert told["a"].startswith("failed: its list of tools could not be read: it answered with JSON-RPC error ")
@@ -89,7 +140,7 @@ NOISE = (
     "\ufeff",
     "[1, 2]\n",
     '{"jsonrpc": "2.0", "id": 123456, "result": {}}\n',
-    "log line\n" * 1000,
+    "log line\n" * 900,
 )
 
 
@@ -113,3 +164,26 @@ async def test_a_byte_that_is_no_utf_8_costs_at_most_that_byte(bench: Bench):
         assert text(await proxy.call("a__latin")) == "caf\ufffd"
         assert text(await proxy.call("a__echo", word="näher 👍")) == '{"word": "n\\u00e4her \\ud83d\\udc4d"}'
     assert len(bench.events("a", "spawned")) == 1
+
+
+async def test_a_list_that_changes_all_the_time_is_read_less_and_less_often(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """It waits longer from one reading to the next, up to a limit."""
+    begun: list[float] = []
+    read = lists.Lists.read
+
+    async def noted(self: lists.Lists, method: str, name: str, most: int = MAX_LIST_ENTRIES) -> list[object]:
+        begun.append(anyio.current_time())
+        return await read(self, method, name, most)
+
+    monkeypatch.setattr(lists.Lists, "read", noted)
+    for name, value in {"COALESCE": 0.02, "OFTEN": 2, "SLOWEST_REREAD": 0.5}.items():
+        monkeypatch.setattr(life, name, value)
+    bench.servers["a"] = {"command": sys.executable, "args": ["-c", CHANGING], "era": "handshake"}
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        await until(lambda: len(begun) >= 12)
+        assert not (await proxy.call("a__echo")).is_error
+    assert begun[11] - begun[10] >= 0.5
