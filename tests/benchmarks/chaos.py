@@ -1,10 +1,14 @@
 """The proxy over HTTP with many clients that never stop calling, while its servers are killed all the time.
 
     python tests/benchmarks/chaos.py [--minutes 10] [--servers 10] [--scopes 50] [--seed N]
+    python tests/benchmarks/chaos.py --floods [KIND ...]
 
 Every server gets SIGKILL at random moments; those over HTTP are started again after a while. Half of the scopes are
 sessions, the others namespaces in both eras; their clients call, cancel, break off, activate and offload. It needs
 /proc. The report says what became of every call; the exit code is 1 when anything is not 0 that must be.
+
+With `--floods` nothing is killed: one server floods the proxy, and the rate of a client's calls to another is measured
+with and without that, over stdio and HTTP. The exit code is 1 when less than half of it is left, or a call took 0.5 s.
 """
 
 import argparse
@@ -23,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flooding_server import FLOODS
+from floods import all_floods
 from http_client import HttpClient
 from ledger import MUST_BE_NONE, Ledger
 from processes import HERE, PROC, ROOT, await_port, descendants, free_port, running_with, vitals
@@ -351,6 +357,7 @@ def arguments() -> argparse.Namespace:
     grammar.add_argument("--transport", choices=transports, default="mixed", help="of the servers (default: mixed)")
     grammar.add_argument("--seed", type=int, default=int(time.time()))
     grammar.add_argument("--errors", type=Path, metavar="FILE", help="keep what the proxy says on stderr")
+    grammar.add_argument("--floods", nargs="*", choices=FLOODS, metavar="KIND", help=f"of {', '.join(FLOODS)}")
     return grammar.parse_args()
 
 
@@ -359,6 +366,8 @@ def main() -> None:
     given = arguments()
     if not PROC.exists():
         sys.exit("there is no /proc here")
+    if given.floods is not None:
+        sys.exit(0 if all_floods(given.floods) else 1)
     print(f"seed {given.seed}", flush=True)
     servers = [f"s{number}" for number in range(given.servers)]
     taken: set[int] = set()
