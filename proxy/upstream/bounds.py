@@ -11,7 +11,7 @@ import httpx2
 from anyio.lowlevel import checkpoint
 
 from proxy.core.errors import too_large, too_many_values
-from proxy.wire.codec import MAX_VALUES, has_too_many_values, may_have_too_many_values
+from proxy.core.json_cost import MAX_JSON_VALUES, UNCOUNTED_BYTES, has_more_values, may_have_more_values
 from proxy.wire.dispatcher import MAX_NOISE_LINES
 from proxy.wire.turns import Allowance, Turns
 
@@ -125,8 +125,9 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
 
 
 async def _check_values(message: bytes) -> None:
-    if may_have_too_many_values(message) and await anyio.to_thread.run_sync(has_too_many_values, message):
-        raise BadAnswer(too_many_values(MAX_VALUES))
+    doubtful = len(message) > UNCOUNTED_BYTES and may_have_more_values(message, MAX_JSON_VALUES)
+    if doubtful and await anyio.to_thread.run_sync(has_more_values, message, MAX_JSON_VALUES):
+        raise BadAnswer(too_many_values(MAX_JSON_VALUES))
 
 
 def _says_nothing(event: bytes) -> bool:

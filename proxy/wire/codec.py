@@ -1,38 +1,12 @@
 """One message to one line of JSON and back, without losing what JSON can say."""
 
 import json
-import re
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from pydantic_core import from_json, to_json
 
 from proxy.core.inventory import Listed
-
-MAX_VALUES: Final = 250_000
-"""Values in one message of a server: parsing takes some 0.4 µs for each, in which nothing else runs."""
-COUNTED_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of a message from which on its values are counted before it is parsed: shorter ones are parsed in 0.2 s."""
-_MARKS: Final = (b",", b"{", b"[")
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_STRINGS: Final = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,1000}', re.DOTALL)
-
-
-def may_have_too_many_values(line: bytes) -> bool:
-    """Whether it takes a closer look to tell that the JSON in `line` has no more than `MAX_VALUES`; takes no time."""
-    return len(line) > COUNTED_BYTES and sum(map(line.count, _MARKS)) > MAX_VALUES
-
-
-def has_too_many_values(line: bytes) -> bool:
-    """Whether the JSON in `line` has more than about `MAX_VALUES`: commas, objects and arrays outside of texts.
-
-    Takes up to half a second; in a thread it lets others run meanwhile.
-    """
-    found, place = 0, 0
-    while found <= MAX_VALUES and (strings := _STRINGS.match(line, place)) is not None:
-        found += sum(map(_STRING.sub(b"", strings[0]).count, _MARKS))
-        place = strings.end()
-    return found + sum(map(line[place:].count, _MARKS)) > MAX_VALUES
 
 
 def loads(line: bytes) -> Any:  # noqa: ANN401 - whatever JSON says

@@ -37,7 +37,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorD
 from pydantic import ValidationError
 
 from proxy.core.errors import too_large, too_many_values
-from proxy.wire.codec import MAX_VALUES, dumps, has_too_many_values, loads, may_have_too_many_values, result_line
+from proxy.core.json_cost import MAX_JSON_VALUES, UNCOUNTED_BYTES, has_more_values, may_have_more_values
+from proxy.wire.codec import dumps, loads, result_line
 from proxy.wire.lines import LineBuffer
 from proxy.wire.pipes import Sink, Source
 from proxy.wire.turns import TURN_S, Allowance, Turns
@@ -415,7 +416,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
         if len(line) > self._limit:
             self._take_too_long(line)
             return
-        if not self._refusal and may_have_too_many_values(line):
+        if not self._refusal and len(line) > UNCOUNTED_BYTES and may_have_more_values(line, MAX_JSON_VALUES):
             self._queued = True
             self._regulate()
             self._tasks.create_task(self._look_closer(line))
@@ -424,8 +425,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
 
     async def _look_closer(self, line: bytes) -> None:
         """Take a line that may have too many values, once they are counted; those behind it wait."""
-        if await anyio.to_thread.run_sync(has_too_many_values, line, abandon_on_cancel=True):
-            self._fail(too_many_values(MAX_VALUES))
+        if await anyio.to_thread.run_sync(has_more_values, line, MAX_JSON_VALUES, abandon_on_cancel=True):
+            self._fail(too_many_values(MAX_JSON_VALUES))
         else:
             begun, self._asked_for = perf_counter(), False
             self._take_sound(line)

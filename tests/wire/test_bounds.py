@@ -7,15 +7,13 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from hypothesis import given
 from hypothesis import strategies as st
 from mcp import MCPError
 
-from proxy.wire import codec, turns
-from proxy.wire.codec import MAX_VALUES, has_too_many_values, may_have_too_many_values
+from proxy.core.json_cost import MAX_JSON_VALUES
+from proxy.wire import turns
 from proxy.wire.dispatcher import MAX_NOISE_LINES, MAX_REQUESTS_IN_WORK
 from proxy.wire.turns import Turns
-from tests.core.strategies import law
 from tests.wire.peer import Peer, ignore, running
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +77,7 @@ async def test_a_client_may_write_what_it_likes_as_long_as_it_is_short():
 
 async def test_a_message_with_too_many_values_ends_the_connection_unparsed():
     """What it says in texts is not counted."""
-    text = "[{,}]" * 2 * MAX_VALUES
+    text = "[{,}]" * 2 * MAX_JSON_VALUES
     async with running() as peer, anyio.create_task_group() as tasks:
         answers: list[dict[str, Any]] = []
 
@@ -90,7 +88,7 @@ async def test_a_message_with_too_many_values_ends_the_connection_unparsed():
         await peer.say({"id": (await peer.hear())["id"], "result": {"text": text}})
         assert await peer.quiet()
         assert answers == [{"text": text}]
-        await peer.say({"method": "a", "params": {"values": [[]] * MAX_VALUES * 3}})
+        await peer.say({"method": "a", "params": {"values": [[]] * MAX_JSON_VALUES * 3}})
         await peer.dispatcher.over.wait()
     assert peer.dispatcher.fault == "it sent a message with more than 250,000 values"
 
@@ -117,23 +115,6 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["", '"', "\\", "[,"]), inner),
     max_leaves=20,
 )
-
-
-@law
-@given(value=json_values, most=st.integers(0, 20))
-def test_values_are_counted_as_they_are(value: object, most: int):
-    """Commas and brackets outside of texts, whatever the texts are, up to what is too many."""
-
-    def count(value: Any) -> int:
-        inner: list[Any] = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-        return isinstance(value, dict | list) + max(0, len(inner) - 1) + sum(map(count, inner))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "MAX_VALUES", most)
-        patch.setattr(codec, "COUNTED_BYTES", 0)
-        line = json.dumps(value).encode()
-        assert has_too_many_values(line) is (count(value) > most)
-        assert may_have_too_many_values(line) or not has_too_many_values(line)
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------
