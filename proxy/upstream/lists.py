@@ -45,11 +45,10 @@ class Lists:
                 raise
             entries = items(page.get(name))
             for entry in entries[: most - len(found)]:
-                room -= len(dumps(entry))
-                if room < 0:
-                    break
-                found.append(entry)
-                left_out -= 1
+                if (size := len(dumps(entry))) <= room:
+                    room -= size
+                    found.append(entry)
+                    left_out -= 1
             left_out += len(entries)
             cursor = page.get("nextCursor")
             if left_out or not isinstance(cursor, str) or not cursor or cursor in cursors:

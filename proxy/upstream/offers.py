@@ -26,7 +26,7 @@ class Offers:
         self._heard: set[str] = set()
         self._equal = WeakValueDictionary[bytes, Offer]()
         self._offers: dict[Place, Offer] = self._shared(kept)
-        self._known: dict[tuple[int, ...], Inventory] = {}
+        self._known: dict[tuple[tuple[str, int], ...], Inventory] = {}
         self._inventories: dict[ScopeId | None, Inventory] = {}
         self._version = 0
         self._changed = anyio.Event()
@@ -35,7 +35,7 @@ class Offers:
         """What is offered to `scope`, in its `places` by server; another object after every change."""
         if scope not in self._inventories:
             offers = {place[0]: offer for place in places() if (offer := self._offers.get(place)) is not None}
-            same = tuple(map(id, offers.values()))
+            same = tuple((server, id(offer)) for server, offer in offers.items())
             self._inventories[scope] = self._known.setdefault(same, offers)
         return self._inventories[scope]
 

@@ -269,7 +269,7 @@ def test_limits_that_let_one_user_take_all_are_noted(room, most):
     ]
     both, one = "tokens: {alice: a, bob: b}", "tokens: {alice: a}"
     limits = f"limits: {{sessions: {most}, namespaces: 5000, calls_in_flight: unlimited}}"
-    assert [note for note in room.notes(f"{SKILLS}proxy: {{{both}, {limits}}}\n") if "limits" in note] == [
+    assert [note for note in room.notes(f"{SKILLS}proxy: {{{both}, {limits}}}\n") if "proxy.limits" in note] == [
         f"2: proxy.limits.sessions: {what}",
     ]
-    assert not [note for note in room.notes(f"{SKILLS}proxy: {{{one}, {limits}}}\n") if "limits" in note]
+    assert not [note for note in room.notes(f"{SKILLS}proxy: {{{one}, {limits}}}\n") if "proxy.limits" in note]

@@ -15,7 +15,7 @@ from tests.conftest import HANDSHAKE, MODERN, PATIENCE, HttpProxy, Raw, Record, 
 pytestmark = pytest.mark.anyio
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes of the largest body."""
+"""Bytes of the largest body, by default."""
 SOME = 48 * 1024 * 1024
 """Bytes of memory that a body of `LIMIT` may take, with its copies; parsed, those here would take twice as much."""
 
@@ -27,7 +27,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Generator[HttpProxy]:
     folder = tmp_path_factory.mktemp("cost")
     servers = {"up": Record(folder / "log.jsonl").entry()}
     skills = {"echoing": {"tool_list": {"up": ["echo"]}, "active": True}}
-    config = write_config(folder / "skills.yaml", servers, skills, proxy={"max_request_size": LIMIT})
+    config = write_config(folder / "skills.yaml", servers, skills)
     with http_proxy(config) as running:
         yield running
 

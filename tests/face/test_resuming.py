@@ -56,7 +56,8 @@ POLLING = ROOT / "tests" / "conformance" / "upstream.py"
 
 def config(folder: Path, record: Record) -> Path:
     skills = {"waiting": {"tool_list": {"up": ["wait"]}, "active": True}, "echoing": {"tool_list": {"up": ["echo"]}}}
-    return write_config(folder / "skills.yaml", {"up": record.entry()}, skills, proxy={"keep_alive": 0.2})
+    settings = {"keep_alive": 0.2, "max_message_size": "64MiB"}
+    return write_config(folder / "skills.yaml", {"up": record.entry()}, skills, proxy=settings)
 
 
 @pytest.fixture(scope="module")

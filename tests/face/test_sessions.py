@@ -6,10 +6,11 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.core.catalogue import Catalogue
+from proxy.core.limits import UNLIMITED, Limits
 from proxy.core.names import Naming
 from proxy.core.profiles import Policy
 from proxy.core.scope import ScopeId
-from proxy.core.settings import Settings
+from proxy.core.settings import Settings, every_kind
 from proxy.face import sessions, streams
 from proxy.face.identity import Identity
 from proxy.face.keepalive import COMMENT, KeepAlive
@@ -80,7 +81,9 @@ class Told:
             lambda: 0.0,
             self._end,
             self._tell,
-            quotas=Quotas(Policy(Catalogue((), Naming({}))), Settings()),
+            quotas=Quotas(
+                Policy(Catalogue((), Naming({}))), Settings(max_scopes=every_kind(1), limits=Limits(sessions=UNLIMITED))
+            ),
         )
 
     async def _end(self, scope: ScopeId, session_id: str) -> None:

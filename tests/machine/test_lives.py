@@ -168,7 +168,7 @@ class Lives(RuleBasedStateMachine):
             await self.leave_off.wait()
             self.tasks.cancel_scope.cancel()
 
-    def transport(self, server: Server, _mask: object, _start: object) -> Any:
+    def transport(self, server: Server, _mask: object, _start: object, **_named: object) -> Any:
         return self.servers[server.key].transport(server)
 
     def arrives(self, server: str, tool: str, arguments: dict[str, Any]) -> None:

@@ -99,7 +99,7 @@ def world(server: Server, kept: Kept | None = None) -> Iterator[World]:
             async with pool.running():
                 await stop.wait()
 
-    transport = patch("proxy.upstream.connection.transport", lambda server, *_: double.transport(server))
+    transport = patch("proxy.upstream.connection.transport", lambda server, *_, **_named: double.transport(server))
     with transport, patch("proxy.upstream.pool.anyio.to_thread.run_sync", at_once):
         main = clock.create_task(live())
         clock.advance()

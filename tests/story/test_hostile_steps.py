@@ -55,7 +55,7 @@ def nested(depth: int) -> list[Any]:
 
 
 ANSWERS: Json = {
-    "million": {"content": [], "structuredContent": {"items": [0] * 1_000_000}},
+    "million": {"content": [], "structuredContent": {"items": [1_000_000] * 200_000}},
     "thousand": {"content": [], "structuredContent": {"items": [0] * 1_001}},
     "half": said("x" * (MEBIBYTE // 2 + 1)),
     "deep": {"content": [], "structuredContent": {"value": nested(150)}},

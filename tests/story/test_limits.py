@@ -146,6 +146,7 @@ async def test_namespaces_of_one_user_leave_others_theirs(
     alice = bearer("alice")
     assert (await raw.modern(proxy.namespace("a"), "tools/list", headers=alice)).status == 200
     headers = await raw.open(proxy.namespace("b"), TOKENS["alice"])
+    await raw.tools(proxy.namespace("b"), headers)  # it has begun by then
     for method in ("tools/list", "server/discover"):
         assert_told(await raw.modern(proxy.namespace("c"), method, headers=alice), "namespaces", 2)
     assert_told(await raw.open_answer(proxy.namespace("c"), alice), "namespaces", 2)
@@ -343,6 +344,7 @@ async def test_connections_of_one_user_leave_others_theirs(
         for peer in (first, other):
             assert not (await peer.call("up__echo")).get("isError")
         await first.skill("offload", "talking")
+        await second.skill("activate", "talking")
         assert not (await second.call("up__echo")).get("isError")
 
 

@@ -552,7 +552,7 @@ HOSTILE: dict[str, tuple[Any, list[str]]] = {
     ),
     "no list": ({"skills": {"uri": DAILY}}, []),
     "files of every type": ({"skills": [entry(DAILY, "daily", [None, 7, {}, {"uri": []}, [[]], "x"])]}, [DAILY]),
-    "twenty megabytes": ({"skills": [{**ENTRIES[1], "x": HUGE}, ENTRIES[2]]}, [REFUNDS, DAILY]),
+    "twenty megabytes": ({"skills": [{**ENTRIES[1], "x": HUGE}, ENTRIES[2]]}, [DAILY]),
     "one cursor for ever": ({"skills": ENTRIES[:1], "nextCursor": "again"}, [ECHO]),
     "an error": ({"error": {"code": -32603, "message": "the disk is full"}}, []),
     "no such method": ({"error": {"code": -32601, "message": "Method not found"}}, []),

@@ -287,7 +287,8 @@ def test_page_of_tools_that_fails_is_told(tmp_path: Path, era: str, transport: s
     with pair(tmp_path, era, transport, pages=pages) as both:
         problems = not_ready(both.activate("all"))
         assert problems.keys() == {"up"}
-        assert "this page is broken" in problems["up"]
+        assert "its list of tools could not be read" in problems["up"]
+        assert "this page is broken" in both.log.read_text()
         assert numbers_listed(both, "tools/list") == []
 
 

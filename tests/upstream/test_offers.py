@@ -75,3 +75,13 @@ def test_equal_offers_are_one_object():
     first, *others = (offers.inventory(scope, lambda scope=scope: [("one", scope)]) for scope in SCOPES)
 
     assert all(inventory is first for inventory in others)
+
+
+def test_equal_offers_of_two_servers_are_not_taken_for_one_another():
+    """Each scope is shown what it was offered under the server that has offered it."""
+    offers = Offers({}, lambda _server, _offer: None)
+    for scope, server in zip(SCOPES, SERVERS, strict=False):
+        offers.note((server, scope), offer_to("same", 1))
+
+    for scope, server in zip(SCOPES, SERVERS, strict=False):
+        assert [*offers.inventory(scope, lambda scope=scope: [(each, scope) for each in SERVERS])] == [server]
