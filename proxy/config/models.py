@@ -512,7 +512,9 @@ class LimitsBlock(_Part):
         default=None, description=f"Calls in work. Default: {DEFAULT_CALLS_IN_FLIGHT}."
     )
     calls_per_minute: CountOrUnlimited | None = Field(
-        default=None, description=f"Calls in any 60 seconds. Default: {DEFAULT_CALLS_PER_MINUTE}."
+        default=None,
+        description=f"Calls in any 60 seconds. Default: {DEFAULT_CALLS_PER_MINUTE} for each of several users of "
+        "tokens, else unlimited.",
     )
     held_questions: CountOrUnlimited | None = Field(
         default=None,

@@ -101,7 +101,7 @@ class Allowances:
             "namespaces": or_else(said.namespaces, share(self.bounds.namespace, users)),
             "processes": or_else(said.processes, UNLIMITED),
             "calls_in_flight": or_else(said.calls_in_flight, DEFAULT_CALLS_IN_FLIGHT),
-            "calls_per_minute": or_else(said.calls_per_minute, DEFAULT_CALLS_PER_MINUTE),
+            "calls_per_minute": or_else(said.calls_per_minute, DEFAULT_CALLS_PER_MINUTE if users > 1 else UNLIMITED),
             "held_questions": or_else(said.held_questions, DEFAULT_HELD_QUESTIONS),
         }
 

@@ -41,7 +41,8 @@ NOTHING_SAID: Final = Limits()
 LIMIT_NAMES: Final[tuple[LimitName, ...]] = tuple(field.name for field in fields(Limits))  # pyright: ignore[reportAssignmentType] - checked by a test
 
 DEFAULT_CALLS_IN_FLIGHT: Final = 1_000
-DEFAULT_CALLS_PER_MINUTE: Final = 1_200
+DEFAULT_CALLS_PER_MINUTE: Final = 12_000
+"""Of each of several principals; one that is alone has nobody to leave room for."""
 DEFAULT_HELD_QUESTIONS: Final = 100
 
 

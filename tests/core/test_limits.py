@@ -95,6 +95,11 @@ def test_who_has_no_profile_has_the_limits_of_the_settings():
     assert allowances(ci).of("sessions", ScopeId("session", "", "bob")) == ("sessions", Account("bob"), 50)
 
 
+@pytest.mark.parametrize(("users", "most"), [(0, UNLIMITED), (1, UNLIMITED), (2, 12_000), (50, 12_000)])
+def test_calls_of_a_minute_are_bounded_by_default_where_there_are_others(users: int, most: float):
+    assert allowances(users=users).of("calls_per_minute", ALICE).most == most
+
+
 def test_the_defaults_are_parts_of_the_overall_bounds():
     """Of the bound that is reached first, where there are two."""
     known = allowances(users=10)
