@@ -833,11 +833,14 @@ import resource, sys
 from pathlib import Path
 from proxy.config.packages import BadPackage, add
 
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
 try:
     add(Path(sys.argv[1]), Path(sys.argv[2]), lambda folder: None, lambda file: "a-skill")
 except BadPackage as bad:
     print(bad)
+finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)  # what measures the coverage writes a file at the end
 """
 
 
