@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.core.inventory import (
     DEEPEST,
+    MAX_EXPANDED_CHARACTERS,
     SKILLS_LIMIT,
     Offer,
     is_json,
@@ -257,3 +258,10 @@ def test_a_value_that_is_nested_too_deeply_has_no_size(wrap: Any):
         assert json_size(value) == inf
     while is_json(value) or isinstance(value, list):  # taken apart here: to Python, it is nested too deeply as well
         (value,) = value.values() if is_json(value) else value
+
+
+def test_a_very_long_uri_is_compared_with_no_template():
+    longest = "memo://".ljust(MAX_EXPANDED_CHARACTERS, "x")
+
+    assert template_matches("memo://{name}", longest)
+    assert not template_matches("memo://{name}", longest + "x")
