@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -40,6 +40,7 @@ INVALID_PARAMS: Final = -32602
 METHOD_NOT_FOUND: Final = -32601
 _UNLIMITED: Final = nullcontext()
 
+T = TypeVar("T")
 CatalogueNow: TypeAlias = Callable[[], Catalogue]
 """Gives the catalogue in force."""
 
@@ -234,6 +235,10 @@ class Forwarding:
         server = view.page_owner(uri, giver) or view.lister_of(uri, giver) or giver or view.template_of(uri)
         return None if server is None else Source(server, uri)
 
+    async def awaited_source(self, caller: Caller, uri: str) -> Source | None:
+        """As `source`; where nothing has it yet, a server that is on its way is waited for."""
+        return await self._once_there(caller, lambda: self.source(caller.scope, uri))
+
     def _named(self, scope: ScopeId, uri: str) -> Source | None:
         """What `uri` is exposed for, if it is under the name of one of the servers."""
         return original(uri, self._gate.catalogue(scope).servers)
@@ -267,10 +272,7 @@ class Forwarding:
         self, caller: Caller, method: str, find: Callable[[], Awaitable[Destination | None]], unknown: ProxyError
     ) -> dict[str, Any]:
         """Send what changes nothing, and so may run twice, to where `find` says, now and once there is a connection."""
-        found = await find()
-        if found is None:
-            await self._wait_for_servers(caller)
-            found = await find()
+        found = await self._once_there(caller, find)
 
         async def same() -> bool:
             return await find() == found
@@ -306,6 +308,14 @@ class Forwarding:
             except ExpressionError as error:
                 raise Unfilled(one.skill, name, str(error)) from None
         return values
+
+    async def _once_there(self, caller: Caller, find: Callable[[], Awaitable[T | None]]) -> T | None:
+        """What `find` finds: at once, or when the servers that are on their way have come."""
+        found = await find()
+        if found is None:
+            await self._wait_for_servers(caller)
+            found = await find()
+        return found
 
     async def _wait_for_servers(self, caller: Caller) -> None:
         """Wait for servers that are on their way, as long as a list does: one of them may bring what is asked for."""

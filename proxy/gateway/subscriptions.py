@@ -53,7 +53,7 @@ class Subscriptions:
         if file is not None and self._gate.settings.publish.files:
             self._wishes.add(_subscriber(caller), uri)
             return {}
-        source = await self._forwarding.source(caller.scope, uri)
+        source = await self._forwarding.awaited_source(caller, uri)
         if source is None:
             raise Unknown(f"Unknown resource: {uri}", uri)
         self._wishes.add(_subscriber(caller), uri)

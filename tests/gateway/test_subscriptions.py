@@ -1,6 +1,6 @@
 """What subscribers wish to hear of, from the use case's side."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -71,6 +71,31 @@ async def test_a_subscription_that_was_refused_leaves_nothing_behind():
         assert not subscriptions._wishes
         await subscriptions.unsubscribe(caller(), {"uri": URI})
         assert not subscriptions._wishes
+
+
+class Coming(Servers):
+    """Servers that are on their way until somebody waits for them."""
+
+    async def settled(self, servers: Iterable[str], scope: ScopeId, within: float) -> None:
+        self.offers = {"s": Offer.of(resources=[{"uri": URI}])}
+
+
+async def test_a_subscription_waits_for_the_server_that_brings_its_resource():
+    """As a read does; what comes from no server is unknown all the same."""
+    servers = Coming({})
+    gate = Gate(
+        Policy(Catalogue(("s",), Naming({"s": "s"}), (Skill("all", "", "", "", tools={"s": EVERYTHING}),))),
+        servers,
+        MemoryStore(every_kind(1)),
+    )
+    await gate.change(SCOPE, lambda state: activated(gate.catalogue(SCOPE), state, "all"))
+    async with anyio.create_task_group() as tasks:
+        forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
+        subscriptions = Subscriptions(gate, forwarding, servers, Nobody(), tasks)
+        with pytest.raises(Unknown):
+            await subscriptions.subscribe(caller(), {"uri": "memo://2"})
+        servers.offers = {}
+        assert await subscriptions.subscribe(caller(), {"uri": URI}) == {}
 
 
 class Hearing(Nobody):
