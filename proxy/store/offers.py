@@ -1,7 +1,6 @@
 """What servers offered when the proxy ran last, in the user's cache folder: one file a server, without secrets."""
 
 import hashlib
-import os
 import time
 from contextlib import suppress
 from dataclasses import fields
@@ -13,6 +12,7 @@ import structlog
 from proxy.core.inventory import Offer, is_json, items
 from proxy.core.masking import Masker
 from proxy.core.server import HttpServer, Server
+from proxy.store.private_file import write_private_file
 from proxy.wire.codec import dumps, loads
 
 log = structlog.stdlib.get_logger("proxy.store")
@@ -64,20 +64,15 @@ class OfferFiles:
     def keep(self, server: Server, offer: Offer) -> None:
         """Remember what `server` offers; where that cannot be done, it is said once."""
         file = self._file(server)
-        written = file.with_name(f"{file.stem}.{os.getpid()}.new")
         content = dumps({"format": FORMAT, **{part.name: getattr(offer, part.name) for part in fields(offer)}})
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._remove_old()
-            with open(written, "wb", opener=_for_the_user_alone) as new:
-                new.write(content)
-            written.replace(file)
+            write_private_file(file, content)
         except OSError as error:
             if not self._failed:
                 self._failed = True
                 log.warning("offers.not_kept", folder=str(self._folder), reason=error.strerror or str(error))
-            with suppress(OSError):
-                written.unlink(missing_ok=True)
 
     def _file(self, server: Server) -> Path:
         if isinstance(server, HttpServer):
@@ -92,7 +87,3 @@ class OfferFiles:
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > KEPT_FOR:
                     file.unlink()
-
-
-def _for_the_user_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

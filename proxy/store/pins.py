@@ -17,6 +17,7 @@ import structlog
 from proxy.core.definitions import OTHER_FIELDS, PARTS, Digests, Pin, Pins, PinsLost
 from proxy.core.inventory import is_json, members_of
 from proxy.core.scope import ScopeId
+from proxy.store.private_file import write_private_file
 from proxy.wire.codec import dumps, loads
 
 log = structlog.stdlib.get_logger("proxy.store")
@@ -183,16 +184,8 @@ def _write(file: Path, content: PinFile) -> None:
         }
         for tool, pin in content.pins.items()
     }
-    written = file.with_name(f"{file.stem}.{os.getpid()}.new")
     told = {"configuration": content.configuration, "server": content.server, "scope": content.scope}
-    try:
-        with open(written, "wb", opener=_for_the_user_alone) as new:
-            new.write(dumps({"format": FORMAT, **told, "tools": tools}))
-        written.replace(file)
-    except OSError:
-        with suppress(OSError):
-            written.unlink(missing_ok=True)
-        raise
+    write_private_file(file, dumps({"format": FORMAT, **told, "tools": tools}))
 
 
 @contextmanager
@@ -204,7 +197,3 @@ def _alone(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(opened)
-
-
-def _for_the_user_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
