@@ -221,7 +221,7 @@ class KeptPins(Protocol):
         ...
 
     def read(self, server: str, scope: ScopeId | None) -> Pins:
-        """The pins; none where there is no file.
+        """The pins; empty where there is no file.
 
         Raises:
             PinsLost: they cannot be read.
@@ -235,7 +235,7 @@ class KeptPins(Protocol):
     def update(self, server: str, scope: ScopeId | None, change: Callable[[Pins | None], Pins]) -> Pins | None:
         """Write what `change` makes of the pins in the file, of None where they cannot be read; what was written.
 
-        None where that cannot be done, which is no error.
+        None where they cannot be written, which is not an error.
         """
         ...
 

@@ -9,7 +9,7 @@ from proxy.core.inventory import Listed, json_size, members_of
 MAX_BYTES_FOR_CLIENTS: Final = 256 * 1024 * 1024
 """Of all that is kept for clients, whatever it waits for."""
 GUARANTEED_BYTES: Final = 16 * 1024
-"""What a queue may hold even where others have used up all that there is."""
+"""What a queue may hold even while the whole budget is in use."""
 
 
 class ByteBudget:

@@ -56,7 +56,7 @@ def compiled(pattern: str) -> Pattern:
     """A pattern as it can be searched for.
 
     Raises:
-        BadPattern: it is no regular expression, or RE2 cannot do it.
+        BadPattern: it is not a regular expression, or uses what RE2 does not support.
     """
     import re2  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] - takes 9 ms, which only who has patterns pays
 

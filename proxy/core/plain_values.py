@@ -69,7 +69,7 @@ def is_boolean(value: str) -> bool:
 
 
 def is_plain(value: str) -> bool:
-    """Whether the shape of a value says that it is no secret, whatever the name it is given under.
+    """Whether the shape of a value says that it is not a secret, whatever the name it is given under.
 
     Plain are booleans, numbers of at most 15 digits with or without a unit, versions, dates, locales, time zones, media
     types, log levels, hosts with or without a port, absolute paths and lists of them, files by the end of their names,

@@ -128,7 +128,7 @@ class Connection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """It begins, or there is no room for it."""
+        """Admit the connection, or refuse it where the limits are reached."""
         super().connection_made(transport)
         self.address = network_of(self.client[0]) if self.client else ""
         if self._limiter.admit(self):

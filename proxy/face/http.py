@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.scope import NAMESPACE
-from proxy.core.settings import MIN_TOKEN_CHARACTERS, Settings
+from proxy.core.settings import MIN_TOKEN_CHARACTERS, SESSIONS_IN_NAMESPACES, Settings
 from proxy.face.connections import ACCEPTED_AT_ONCE, ConnectionLimiter, Limits, limits_for
 from proxy.face.events import SessionEvents
 from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
@@ -29,7 +29,7 @@ from proxy.face.keepalive import KeepAlive
 from proxy.face.principals import Principals
 from proxy.face.request_body import RequestBodies
 from proxy.face.server import ProxyServer
-from proxy.face.sessions import IN_NAMESPACES, Sessions
+from proxy.face.sessions import Sessions
 from proxy.wire.descriptors import descriptor_limit
 
 log = structlog.stdlib.get_logger("proxy.face")
@@ -94,7 +94,7 @@ def http_app(
         event_store=SessionEvents(),
         retry_interval=RETRY,
         session_idle_timeout=settings.scope_idle.session,
-        max_sessions=settings.max_scopes.session + IN_NAMESPACES,
+        max_sessions=settings.max_scopes.session + SESSIONS_IN_NAMESPACES,
         max_request_body_size=settings.max_request_size,
     )
     hosts = (host, *settings.allowed_hosts)

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.json_cost import has_more_values, most_values
+from proxy.face.error_response import error_response
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -30,13 +31,15 @@ class RequestBodies:
         self._app = app
         self._limit = limit
         self._most_values = most_values(limit)
-        self._too_large = _refusal(
-            f"The request is larger than {limit} bytes: {SETTING} in the proxy's configuration",
+        self._too_large = error_response(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            INVALID_REQUEST,
+            f"The request is larger than {limit} bytes: {SETTING} in the proxy's configuration",
         )
-        self._too_many_values = _refusal(
-            f"The request holds more than {self._most_values} values (commas and brackets outside of strings)",
+        self._too_many_values = error_response(
             HTTPStatus.BAD_REQUEST,
+            INVALID_REQUEST,
+            f"The request holds more than {self._most_values} values (commas and brackets outside of strings)",
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,8 +81,3 @@ class RequestBodies:
         else:
             log.warning("http.refused", values=self._most_values)
         await refusal(scope, receive, send)
-
-
-def _refusal(text: str, status: HTTPStatus) -> JSONResponse:
-    error = {"code": INVALID_REQUEST, "message": text}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status)

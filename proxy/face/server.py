@@ -283,7 +283,7 @@ def _is_plain_call(method: str, params: Json) -> bool:
 
 
 def _check_uris(params: Json) -> None:
-    """Refuse a URI that would take long to compare with templates, and is none that anything has.
+    """Refuse a URI that would take long to compare with templates, and that no resource has.
 
     Raises:
         Rejection: there is one.

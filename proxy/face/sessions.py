@@ -25,6 +25,7 @@ from proxy.core.byte_budget import ByteBudget
 from proxy.core.errors import PastLimit, TooManyScopes
 from proxy.core.scope import ScopeId, ScopeKind
 from proxy.core.settings import SESSIONS_IN_NAMESPACES
+from proxy.face.error_response import error_response
 from proxy.face.events import OF_A_REQUEST, Events
 from proxy.face.identity import SESSION_HEADER, Identity, as_user, principal_of
 from proxy.face.streams import OwnStream, Place, Resumable
@@ -37,7 +38,6 @@ LARGE_BYTES: Final = 64 * 1024
 """Bytes of a request and its answer together, from which on a session does not keep them until its next request."""
 LET_GO_TIMEOUT: Final = 1.0
 """Seconds that this may take; a session whose stream is not read is busy with that."""
-IN_NAMESPACES: Final = SESSIONS_IN_NAMESPACES
 
 
 @dataclass
@@ -233,14 +233,13 @@ class Sessions:
         return self._identity.http_scope(Request(scope), HANDSHAKE_PROTOCOL_VERSIONS[-1], "")
 
     def _refusal(self, whose: ScopeId) -> JSONResponse | None:
-        """The answer where there is no room for another session of anybody."""
+        """The answer where the proxy has no room for another session, whoever asks; None where it has."""
         own = whose.kind == "session"
-        if self._counts[whose.kind] < (self._quotas.bounds.session if own else IN_NAMESPACES):
+        if self._counts[whose.kind] < (self._quotas.bounds.session if own else SESSIONS_IN_NAMESPACES):
             return None
         what = str(TooManyScopes(whose.kind)) if own else "Too many open sessions in namespaces"
         log.warning("session.refused", reason=what)
-        error = {"code": INTERNAL_ERROR, "message": what}
-        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return error_response(HTTPStatus.SERVICE_UNAVAILABLE, INTERNAL_ERROR, what)
 
     async def _end(self, session_id: str) -> None:
         session = self._sessions.pop(session_id, None)
@@ -269,11 +268,8 @@ def _from_the_start(scope: Scope) -> Scope:
 def _too_many(past: PastLimit) -> JSONResponse:
     """The answer to what its principal has as many of as it may (RFC 6585, section 4)."""
     error = past.as_rejection()
-    return JSONResponse(
-        {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": error.message, "data": error.data}},
-        HTTPStatus.TOO_MANY_REQUESTS,
-        {"Retry-After": str(past.retry_after)},
-    )
+    retry_after = {"Retry-After": str(past.retry_after)}
+    return error_response(HTTPStatus.TOO_MANY_REQUESTS, error.code, error.message, data=error.data, headers=retry_after)
 
 
 def _path(scope: Scope) -> str:
@@ -281,14 +277,5 @@ def _path(scope: Scope) -> str:
     return path.rstrip("/")
 
 
-_NOT_FOUND = JSONResponse(
-    {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": "Session not found"}}, status_code=404
-)
-_GONE = JSONResponse(
-    {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": INVALID_REQUEST, "message": "No stream with this Last-Event-ID is kept: it is over"},
-    },
-    status_code=400,
-)
+_NOT_FOUND = error_response(HTTPStatus.NOT_FOUND, INVALID_REQUEST, "Session not found")
+_GONE = error_response(HTTPStatus.BAD_REQUEST, INVALID_REQUEST, "No stream with this Last-Event-ID is kept: it is over")

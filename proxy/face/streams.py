@@ -10,9 +10,9 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 from mcp_types import INVALID_REQUEST
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.face.error_response import error_response
 from proxy.face.events import Events, Stream
 
 PATIENCE: Final = 5.0
@@ -180,11 +180,6 @@ def _event_id(chunk: bytes) -> str | None:
     return chunk[4:200].partition(b"\r\n")[0].decode() if chunk.startswith(b"id: ") else None
 
 
-_REPLACED = JSONResponse(
-    {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": INVALID_REQUEST, "message": "A newer request for this session's event stream has come"},
-    },
-    status_code=HTTPStatus.CONFLICT,
+_REPLACED = error_response(
+    HTTPStatus.CONFLICT, INVALID_REQUEST, "A newer request for this session's event stream has come"
 )

@@ -22,12 +22,12 @@ log = structlog.stdlib.get_logger("proxy.gateway")
 
 Key: TypeAlias = tuple[LimitName, Account]
 
-RETRY_AFTER_S: Final[dict[LimitName, float]] = {
-    "sessions": 59,
-    "namespaces": 59,
-    "processes": 59,
-    "calls_in_flight": 0,
-    "held_questions": 9,
+RETRY_AFTER_S: Final[dict[LimitName, int]] = {
+    "sessions": 60,
+    "namespaces": 60,
+    "processes": 60,
+    "calls_in_flight": 1,
+    "held_questions": 10,
 }
 """Seconds after which it is worth trying again, where nobody can tell when something ends."""
 
@@ -154,7 +154,7 @@ class Quotas:
             return
         wait = self._window().take(allowance.account, int(allowance.most))
         if wait is not None:
-            raise self._refused(allowance, wait)
+            raise self._refused(allowance, whole_seconds(wait))
 
     def _window(self) -> "CallRate":
         if self._rate is None:
@@ -163,10 +163,10 @@ class Quotas:
             self._rate = CallRate()
         return self._rate
 
-    def _refused(self, allowance: Allowance, wait: float) -> PastLimit:
+    def _refused(self, allowance: Allowance, retry_after: int) -> PastLimit:
         """The refusal of one more, logged unless one like it has just been."""
         limit, account, most = allowance
-        error = PastLimit(limit, int(most), allowance.setting, whole_seconds(wait))
+        error = PastLimit(limit, int(most), allowance.setting, retry_after)
         now = self._clock()
         if now - self._logged.get((limit, account), -inf) >= LOG_INTERVAL_S:
             self._logged[limit, account] = now

@@ -58,7 +58,7 @@ class PinFiles:
         return scope is None or self._outlives(scope)
 
     def read(self, server: str, scope: ScopeId | None) -> Pins:
-        """The pins; none where there is no file.
+        """The pins; empty where there is no file.
 
         Raises:
             PinsLost: they cannot be read.

@@ -109,7 +109,7 @@ async def opened() -> Told:
 
 async def test_sessions_in_namespaces_and_others_leave_each_other_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a bound, beyond which a new one is refused before it is opened, with the setting where there is one."""
-    monkeypatch.setattr(sessions, "IN_NAMESPACES", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_IN_NAMESPACES", 2)
     told = await opened()
     answers: list[Message] = []
 
