@@ -579,7 +579,9 @@ async def test_secrets_that_a_changed_file_brings_are_masked(bench: Bench, tmp_p
             (tmp_path / "new.env").write_text(f"NEW={secret}\n", encoding="utf-8")
             bench.stdio("new", {"env_file": "new.env"}, dies=True, stderr=f"the token {secret} was refused")
             bench.skill("new", {"new": []})
+            before = peer.wire.notices()
             await proxy.edited()
+            await peer.wire.until_notices(before + 1)
             told = text_of(await peer.skill("activate", "new"))
             assert "the process ended with exit code" in told
             assert secret not in told
