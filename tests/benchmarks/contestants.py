@@ -69,8 +69,7 @@ def _product(*, active: bool, folders: bool = False, more: int = 0) -> Command:
         skills = {"all": skill, **{f"skill-{number}": {**skill, "active": False} for number in range(more)}}
         entries = {key: ({"type": "http"} if "url" in entry else {}) | entry for key, entry in servers.items()}
         paths = [{"path": str(ROOT / "config" / "skills"), "trusted": False}] if folders else []
-        many = {"limits": {"calls_per_minute": 10**9, "calls_in_flight": 10**9}}  # counted as ever
-        whole = {"servers": entries, "skill_configs": skills, "skill_paths": paths, "proxy": many}
+        whole = {"servers": entries, "skill_configs": skills, "skill_paths": paths}
         config.write_text(json.dumps(whole, indent=1), encoding="utf-8")
         over = [] if port is None else ["--transport", "http", "--port", str(port)]
         return [sys.executable, "-m", "proxy", "serve", "--config", str(config), *over]
