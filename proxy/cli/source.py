@@ -12,8 +12,10 @@ import yaml
 
 from proxy.cli import jsonc
 from proxy.config import confidential
+from proxy.config.core_schema import of_plain
 from proxy.config.document import Bare, parse
 from proxy.config.models import SERVERS, SKILLS
+from proxy.config.parser import TEXT
 from proxy.config.problems import Problem, Refused
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.masking import is_secret
@@ -24,10 +26,18 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of documen
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes plain text of a file as any other text."""
+    """Writes text so that it reads back as the same: in quotes only where it had them or needs them."""
 
 
-_Dumper.add_representer(Bare, _Dumper.represent_str)
+def _represented(dumper: _Dumper, text: str) -> yaml.Node:
+    if isinstance(text, Bare):
+        tag = dumper.resolve(yaml.ScalarNode, text, (True, False))
+        return dumper.represent_scalar(tag, str(text))
+    return dumper.represent_scalar(TEXT, text, None if isinstance(of_plain(text), str) else "'")
+
+
+_Dumper.add_representer(str, _represented)
+_Dumper.add_representer(Bare, _represented)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ SETTLED: Final = 2.0
 """Seconds after a change in which another one may leave all times as they are: file systems round them."""
 _BREAKS: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 """What YAML takes for line breaks, or not at all, and JSON leaves as it is."""
-_PLAIN: Final = re.compile(r"[a-z][a-z_-]*")
+_PLAIN: Final = re.compile(r"(?!(?:null|true|false|yes|no|on|off|y|n)\Z)[a-z][a-z_-]*")
+"""Keys that need no quotes: no reader of YAML takes them for anything but text."""
 
 T = TypeVar("T")
 

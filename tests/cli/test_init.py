@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from proxy.cli import jsonc
 from proxy.cli.init import init as run_init
+from proxy.cli.source import read
+from proxy.config.core_schema import typed
+from proxy.config.document import parse
 from proxy.config.load import Refused, load
 from tests.conftest import program
 
@@ -84,6 +87,19 @@ def test_a_yaml_keeps_its_comments(tmp_path: Path):
     """The text of a YAML source is kept as it is; the skills are put below."""
     init(tmp_path, "--from", written(tmp_path, "mine.yaml", SOURCES["mine.yaml"]))
     assert SOURCES["mine.yaml"] in (tmp_path / "skills.yaml").read_text(encoding="utf-8")
+
+
+def test_a_yaml_that_is_written_anew_says_the_same(tmp_path: Path):
+    """Text in brackets cannot have skills put below it; what looks like a number stays one, or stays text."""
+    source = tmp_path / "in.yaml"
+    source.write_text(
+        "{servers: {a: {command: x, env: {A: '1e3', B: 1.10, C: 'null', D: 0o17, E: ' x ', 'on': 'off'}}},"
+        " on_scope_start: [{tool: a/t, arguments: {n: 5, t: '5', e: 1e3, x: '1e3', b: true}}]}"
+    )
+    written = read(source, tmp_path / "out.yaml").text
+    before, after = parse(source.read_bytes(), "").data, parse(written.encode(), "").data
+    assert typed(dict(after)) == typed(dict(before))
+    assert after == before
 
 
 def test_without_a_source_there_is_something_to_begin_with(tmp_path: Path):

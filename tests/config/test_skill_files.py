@@ -7,7 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.config import skill_files
@@ -322,8 +323,43 @@ async def test_a_made_document_says_what_the_skill_does_whatever_that_is(desc: s
     assert found.digests == {"SKILL.md": (len(document), sha256(document).hexdigest())}
 
 
-@given(HOSTILE, st.dictionaries(HOSTILE, HOSTILE, max_size=3))
+WORDS_OF_YAML = [
+    *("null", "~", "true", "False", "yes", "no", "on", "off", "y", "n", "1.0", "2024-01-01", "0x1f", "1e3", ".inf"),
+    *(
+        ".nan",
+        "0o17",
+        "12:30:45",
+        "1_000",
+        " a ",
+        "- x",
+        "",
+        "<<",
+        "=",
+        "? x",
+        "%x",
+        "---",
+        "...",
+        "a: b",
+        "a #b",
+        "!x",
+    ),
+]
+
+
+@given(HOSTILE | st.sampled_from(WORDS_OF_YAML), st.dictionaries(HOSTILE, HOSTILE, max_size=3))
+@example("null", {})
+@example("true", {"on": "off"})
 def test_what_a_folder_s_document_says_stays_the_same_in_one_that_is_made(value: str, metadata: dict[str, str]):
     """Text of any kind, which the front matter of the folder has in its own way."""
     fields = {"name": "pdf", "description": "d", "license": value, "metadata": metadata, value or "k": "x"}
     assert front_matter(skill_files._document(fields, GUIDE), "") == fields
+
+
+@pytest.mark.parametrize("word", WORDS_OF_YAML)
+def test_words_that_yaml_takes_for_something_else_stay_text_for_every_reader(word: str):
+    """As keys and as values, for readers of YAML 1.1 also."""
+    fields = {"name": "pdf", word or "k": word, "metadata": {word: word}}
+    document = skill_files._document(fields, GUIDE)
+    assert front_matter(document, "") == fields
+    written = document.decode().removeprefix("---\n").partition("\n---\n")[0]
+    assert yaml.safe_load(written) == fields
