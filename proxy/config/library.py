@@ -327,7 +327,7 @@ class _Search:
         try:
             path = Path(found.document.target or Path(found.real, found.document.name))
             content = read_regular(path, skill_md.LARGEST)
-            skill = skill_md.read(content, found.at, self._servers)
+            skill = skill_md.read(content, found.at, self._servers, trusted=found.root.trusted)
         except OSError as error:
             return None, (Problem(found.at, 0, "", f"the file cannot be read: {reason(error)}"),)
         except Refused as refused:

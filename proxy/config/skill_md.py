@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
@@ -12,9 +11,9 @@ from typing import Final, NamedTuple, cast
 from proxy.config import core_schema
 from proxy.config.allowed_tools import granted, united
 from proxy.config.checks import check_references
-from proxy.config.document import Document, Plain, decoded, parse_text
+from proxy.config.document import Plain, decoded, parse_text
+from proxy.config.front_matter import FrontMatter, Unreadable, as_text, read_front_matter
 from proxy.config.models import ACTING, ALLOWLISTS, BIND, HOOKS, INTERNAL, SERVERS, SKILLS, STEPS, SkillEntry
-from proxy.config.parser import composed
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.validation import kind_of, valid_skill, without_nulls
 
@@ -30,7 +29,8 @@ DESCRIPTION: Final = "description"
 METADATA: Final = "metadata"
 ALLOWED_TOOLS: Final = "allowed-tools"
 
-_MAPPINGS = (*ALLOWLISTS, "requires", BIND, "parameters", "output_schema")
+_REQUIRES = "requires"
+_MAPPINGS = (*ALLOWLISTS, _REQUIRES, BIND, "parameters", "output_schema")
 _LISTS = ("required_capabilities", "requires_skills", "conflicts_with")
 _LISTS_OF_STEPS = (*HOOKS, STEPS)
 _OUTPUT = "output"
@@ -40,12 +40,16 @@ GRANTING: Final = (
     *ACTING,
 )
 """What a skill may say of itself only where it is trusted."""
-_STRICT = (*GRANTING, "enabled", _LISTS[0], "requires")
+_STRICT = (*GRANTING, "enabled", _LISTS[0], _REQUIRES)
 """What the gate and the catalogue go by: nothing of it is guessed."""
 _PLACE: Place = (SKILLS, "")
 """Where a skill stands whose values are checked as those of `skill_configs` are."""
 _NOTHING = SkillEntry()
 _TEXTS = ("category", "version", "author")
+_READ_AS_TEXT = frozenset({NAME, DESCRIPTION, "license", "compatibility", *_TEXTS, "tags"})
+"""Keys that are text as their line has it where that is not valid YAML."""
+_RESTRICTING: Final = frozenset({"required_capabilities"})
+"""What narrows who may use a skill, whether it is trusted or not."""
 _SAID_ELSEWHERE = {"desc": f"write {DESCRIPTION} instead", "usage": "the guide is the text below the front matter"}
 """Keys of `skill_configs` for which a SKILL.md has another place."""
 
@@ -58,11 +62,7 @@ _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _ONLY = "may only hold a-z, 0-9 and single hyphens between them"
 _NO_TEXT = "a number or true or false"
 _NO_MAPPING = "the front matter must be a mapping with keys such as name and description"
-_UNQUOTED = re.compile(
-    r"""^(?P<key>(?:name|description|license|compatibility):[ \t]+)
-    (?P<value>[^\s"'|>#][^\n]*(?:\n(?:[ \t]+[^\n]*|[ \t\r]*(?=\n)))*)""",
-    re.MULTILINE | re.VERBOSE,
-)
+_MARKS = re.compile(r"[\[\]{}\"'`]")
 
 
 class Parts(NamedTuple):
@@ -137,15 +137,23 @@ def key_of(written: str) -> str:
     return ALLOWLISTS[0] if written == ALLOWED_TOOLS else written.removeprefix(f"{METADATA}.")
 
 
-def read(content: bytes, file: str, servers: Collection[str]) -> SkillMd:
+def read(content: bytes, file: str, servers: Collection[str], *, trusted: bool = True) -> SkillMd:
     """What `content`, the bytes of the file called `file`, says; `servers`: the keys of those in the configuration.
+
+    A key that cannot be read, or is not as `skill_configs` would have it, is ignored with a note where nothing depends
+    on it: other programs use it, or the folder is not `trusted`.
 
     Raises `Refused`, with every problem, as `split`, where there is no description, and where what decides on tools
     or on being offered is not as `skill_configs` would have it.
     """
-    parts = split(content, file)
-    document, mended = _parsed(parts, file)
-    return _Reader(content, file, servers, document).read(mended)
+    text = _in_place(split(content, file))
+    found = read_front_matter(text, file, _NO_MAPPING, MOST_VALUES, _READ_AS_TEXT, METADATA)
+    try:
+        return _Reader(content, file, servers, found, trusted=trusted).read()
+    except Refused:
+        if found.fault is None or DESCRIPTION in found.document.data:
+            raise
+        raise Refused([found.fault]) from None
 
 
 def _refused(file: str, line: int, what: str) -> Refused:
@@ -157,49 +165,36 @@ def _in_place(parts: Parts) -> str:
     return "\n" * parts.offset + parts.front_matter
 
 
-def _parsed(parts: Parts, file: str) -> tuple[Document, Problem | None]:
-    """The front matter, and what was wrong with it where it had to be mended."""
-    text = _in_place(parts)
-    try:
-        return parse_text(text, file, _NO_MAPPING, MOST_VALUES), None
-    except Refused as refused:
-        mended = _UNQUOTED.sub(_quoted, text)
-        if mended == text:
-            raise
-        try:
-            return parse_text(mended, file, _NO_MAPPING, MOST_VALUES), refused.problems[0]
-        except Refused:
-            raise refused from None
-
-
-def _quoted(found: re.Match[str]) -> str:
-    """A key and its text, in quotes where it is no YAML without them."""
-    with suppress(Refused):
-        composed(found[0], "")
-        return found[0]
-    value = found["value"].rstrip()
-    return f"{found['key']}'{value.replace(chr(39), chr(39) * 2)}'{found['value'][len(value) :]}"
-
-
 class _Reader:
     """Reads one front matter, and collects what is wrong with it."""
 
-    def __init__(self, content: bytes, file: str, servers: Collection[str], document: Document) -> None:
+    def __init__(
+        self, content: bytes, file: str, servers: Collection[str], found: FrontMatter, *, trusted: bool
+    ) -> None:
         self._content = content
         self._file = file
         self._servers = servers
-        self._document = document
+        self._found = found
+        self._deciding = frozenset(_STRICT) if trusted else _RESTRICTING
+        """The keys that must be right."""
+
+        self._trusted = trusted
+        self._document = document = found.document
         self._top = document.data
         self._places: dict[str, Place] = {}
-        self._findings = Findings(file, document.line, document.problems, self._written)
+        wrong = [unreadable.problem for unreadable in found.unreadable if self._matters(unreadable)]
+        self._findings = Findings(file, document.line, wrong, self._written)
+        self._notes: list[Problem] = []
         self._unserved: list[str] = []
 
-    def read(self, mended: Problem | None) -> SkillMd:
-        notes: list[Problem] = []
-        if mended:
-            what = f"{mended.what}: read as if the text were in quotes"
-            notes.append(Problem(self._file, mended.line, mended.path, what))
-            self._unserved.append(f"the front matter is not valid YAML: {mended.what}")
+    def read(self) -> SkillMd:
+        if self._found.fault:
+            self._unserved.append(f"the front matter is not valid YAML: {self._found.fault.what}")
+        for problem in self._found.quoted:
+            self._notes.append(replace(problem, what=f"{problem.what}: read as if the text were in quotes"))
+        for unreadable in self._found.unreadable:
+            if unreadable.problem not in self._findings.problems:
+                self._note_ignored(unreadable.problem)
         metadata = self._metadata()
         self._note_near_misses(self._top, ())
         self._note_near_misses(metadata, (METADATA,))
@@ -212,7 +207,7 @@ class _Reader:
         written: dict[str, Plain] = {**strict, **self._lenient(metadata)}
         if name:
             written[NAME] = name
-        entry = valid_skill(_without_nulls(written, self._findings), _PLACE, self._findings)
+        entry = self._entry(written)
         allowed = self._granted()
         if self._findings.problems or entry is None:
             raise Refused(self._findings.problems)
@@ -225,10 +220,53 @@ class _Reader:
             compatibility=compatibility,
             trusting=(*trusting, ALLOWED_TOOLS) if allowed else tuple(trusting),
             unknown=self._unknown(entry),
-            notes=(*notes, *self._findings.noted),
+            notes=(*self._notes, *self._findings.noted),
             unserved="; ".join(self._unserved),
             lines=self._lines(entry),
         )
+
+    def _matters(self, unreadable: Unreadable) -> bool:
+        """Whether it must not be guessed what a key says that cannot be read."""
+        key = str(unreadable.place[-1])
+        if key in (NAME, DESCRIPTION, *self._deciding):
+            return len(unreadable.place) == 1 or key in self._deciding
+        if key == ALLOWED_TOOLS:
+            text = _MARKS.sub(" ", unreadable.text)
+            return self._trusted and ("mcp__" in text or bool(granted([text], self._servers)))
+        if key == METADATA and any(word in unreadable.text for word in self._deciding):
+            return True
+        return unreadable.is_open and any(
+            line > unreadable.problem.line
+            and (place[-1] in self._deciding or (self._trusted and ALLOWED_TOOLS in place))
+            for place, line in self._document.lines.items()
+            if len(place) == 1 or place[0] == METADATA
+        )
+
+    def _entry(self, written: dict[str, Plain]) -> SkillEntry | None:
+        """The skill, as one of `skill_configs`; None where that is wrong which must be right."""
+        if not self._trusted and self._problems(written):
+            written = {
+                key: kept for key, value in written.items() if (kept := self._without_force(key, value)) is not None
+            }
+        return valid_skill(_without_nulls(written, self._findings), _PLACE, self._findings)
+
+    def _without_force(self, key: str, value: Plain) -> Plain:
+        """What is right of the value of a key in an untrusted folder; None where nothing is, or it says nothing."""
+        if key in self._deciding or not (problems := self._problems({key: value})):
+            return value
+        self._note_ignored(problems[0])
+        if key != _REQUIRES or not isinstance(value, dict):
+            return None
+        return {inner: each for inner, each in value.items() if not self._problems({key: {inner: each}})}
+
+    def _problems(self, written: dict[str, Plain]) -> tuple[Problem, ...]:
+        """What is wrong with these keys."""
+        findings = Findings(self._file, self._document.line, (), self._written)
+        valid_skill(_without_nulls(written, findings), _PLACE, findings)
+        return findings.problems
+
+    def _note_ignored(self, problem: Problem) -> None:
+        self._notes.append(replace(problem, what=f"ignored: {problem.what}"))
 
     def _lines(self, entry: SkillEntry) -> Mapping[Place, int]:
         """Those of what a skill does by itself."""
@@ -262,6 +300,8 @@ class _Reader:
 
     def _description(self) -> str:
         text = self._top.get(DESCRIPTION)
+        if isinstance(text, dict) and (lines := self._lines_of_description()):
+            text = lines
         if text is None or (isinstance(text, str) and not text.strip()):
             slip = (
                 None if DESCRIPTION in self._top else next(filter(_like_description, [*self._top][:_MOST_KEYS]), None)
@@ -275,6 +315,15 @@ class _Reader:
             return ""
         self._check_length(DESCRIPTION, text)
         return text.strip()
+
+    def _lines_of_description(self) -> str | None:
+        """The text of a description below its key, which ": " in it makes a mapping; None where it is one in braces."""
+        text = as_text(_in_place(split(self._content, self._file)), DESCRIPTION, self._file)
+        if text is None or text.startswith("{"):
+            return None
+        self._findings.note((DESCRIPTION,), 'text with ": " in it needs quotes: read as if the text were in quotes')
+        self._unserved.append("its description is no text")
+        return text
 
     def _name(self) -> str:
         name = self._text(NAME)
@@ -350,7 +399,11 @@ class _Reader:
             if not problems:
                 return document.data[key]
         for problem in problems:
-            self._findings.problem((METADATA, key), f"holds YAML that is wrong: {problem.what}")
+            what = f"holds YAML that is wrong: {problem.what}"
+            if key in self._deciding:
+                self._findings.problem((METADATA, key), what)
+            else:
+                self._findings.note((METADATA, key), f"ignored: {what}")
         return [] if key in (*_LISTS, *_LISTS_OF_STEPS) else {}
 
     def _lenient(self, metadata: Mapping[str, Plain]) -> dict[str, Plain]:

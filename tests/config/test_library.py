@@ -254,7 +254,7 @@ def test_nothing_in_a_document_breaks_a_message(shelf):
     shelf.put("s/c", f"tool_list: {{git: '{'x,' * 9_000}'}}\n")
     for found in (shelf.find(), shelf.find(shelf.root(trusted=False))):
         problems = [str(problem) for each in found.left_out for problem in each.problems]
-        assert found.left_out
+        assert problems or len(found.notes) >= 3
         assert all(
             line.isprintable() and len(line) < 600
             for line in (*found.notes, *problems, *(each.why for each in found.left_out))
@@ -790,11 +790,14 @@ def test_what_the_configuration_decides_of_an_untrusted_skill_is_not_told_as_ope
     assert shelf.find(root, x={"tool_list", "active", "max_active_minutes"}).notes == ()
 
 
-def test_an_untrusted_skill_that_is_wrong_is_left_out(shelf):
-    """Also where what is wrong would not hold."""
+def test_what_has_no_force_costs_an_untrusted_skill_nothing_where_it_is_wrong(shelf):
+    """A trusted one is left out."""
     shelf.put("s/x", "tool_list: git\n")
     found = shelf.find(shelf.root(trusted=False))
-    assert (ids(found), len(found.left_out)) == ([], 1)
+    assert (ids(found), found.left_out) == (["x"], ())
+    (note,) = found.notes
+    assert note.startswith("s/x/SKILL.md:4: tool_list: ignored: must be a mapping (key: value), not text")
+    assert (ids(shelf.find()), len(shelf.find().left_out)) == ([], 1)
 
 
 # --- reload -----------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_a_document_is_served_as_it_is_unless_the_file_says_it_in_other_words(ro
 
 def test_an_entry_stands_alone_where_its_folder_s_document_is_wrong(room):
     """So no folder can take a skill of the file away; that the document is not used is said."""
-    room.put("s/pdf", "tool_list: 1\n")
+    room.put("s/pdf", "required_capabilities: {a: b}\n")
     loaded = room.load(f"{UNTRUSTED}skill_configs: {{pdf: {{desc: Mine.}}}}")
     assert (skill(loaded, "pdf").desc, skill(loaded, "pdf").folder, loaded.left_out) == ("Mine.", None, ())
     assert any(

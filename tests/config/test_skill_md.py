@@ -351,13 +351,6 @@ def test_a_name_that_is_not_as_the_standard_wants_it(name, note, unserved):
         ("- a\n", "2: the front matter must be a mapping with keys such as name and description"),
         ("text\n", "2: the front matter must be a mapping with keys such as name and description"),
         ("description: d\ndescription: e\n", "3: description: given twice (first on line 2): keep one"),
-        ("description: d\nx: {a: 1, a: 2}\n", "3: x.a: given twice (first on line 3): keep one"),
-        ("description: d\nx: [1\n", "3: a [ opens here and is not closed"),
-        (
-            "description: d\nx: !!python/name:os.system y\n",
-            "3: x: the tag !!python/name:os.system means nothing here: remove it",
-        ),
-        ("description: d\nx:\n\ty: z\n", "4: a tab cannot indent or separate here: use spaces"),
     ],
 )
 def test_a_front_matter_that_says_nothing_is_refused(text, expected):
@@ -449,6 +442,16 @@ def test_every_problem_is_named():
         ("name: a\ndescription: *Always* use: it\n", "*Always* use: it"),
         ("name: a\r\ndescription: Use when: asked\r\n", "Use when: asked"),
         ("name: a\nlicense: See: LICENSE\ndescription: d\ncompatibility: @all\n", "d"),
+        ('name: a\ndescription: "Reads" files\n', '"Reads" files'),
+        ("name: a\ndescription: 'it's here'\n", "it's here"),
+        ('name: a\ndescription: "C:\\path"\nmodel: x\n', "C:\\path"),
+        ("name: a\ndescription: `code` first\n", "`code` first"),
+        ("name: a\ndescription: %s is: it\n", "%s is: it"),
+        ("name: a\ndescription: First: line\ngoes on here\n", "First: line goes on here"),
+        ("name: a\ndescription: > Use when: asked\n", "> Use when: asked"),
+        ("name: a\ndescription: Use when: asked\t \n", "Use when: asked"),
+        ("name: a\ndescription:\n  Use when: asked\n", "Use when: asked"),
+        ("name: a\ndescription:\n  Use when: asked\n  Not: else\n", "Use when: asked Not: else"),
     ],
 )
 def test_texts_that_need_quotes_are_read_as_if_they_had_them(text, description):
@@ -456,12 +459,11 @@ def test_texts_that_need_quotes_are_read_as_if_they_had_them(text, description):
     found = read(f"---\n{text}---\n".encode(), FILE, SERVERS)
     assert found.entry.desc == description
     assert found.name == "a"
-    (note,) = found.notes
-    assert note.line == (4 if "compatibility" in text and "See" not in text else 3)
-    assert str(note).endswith(": read as if the text were in quotes")
-    assert found.unserved.startswith("the front matter is not valid YAML: ")
-    with pytest.raises(Refused):
-        front_matter(f"---\n{text}---\n".encode(), FILE)
+    assert [note.line for note in found.notes] == ([3, 5] if "compatibility" in text else [3])
+    assert all(str(note).endswith(": read as if the text were in quotes") for note in found.notes)
+    assert found.unserved.startswith(("the front matter is not valid YAML: ", "its description is no text"))
+    with suppress(Refused):
+        assert not isinstance(front_matter(f"---\n{text}---\n".encode(), FILE)["description"], str)
 
 
 def test_numbers_in_a_front_matter_that_needs_quotes_are_text():
@@ -475,8 +477,117 @@ def test_only_texts_that_need_quotes_get_them():
     found = read(b"---\nname: [a]\ndescription: b: c\ntool_list: {git: [x]}\n---\n", FILE, SERVERS)
     assert (found.name, found.entry.tool_list) == ("", {"git": ("x",)})
     assert problems("---\ndescription: b: c\ntool_list: git: x\n---\n") == [
-        '2: text with ": " in it needs quotes, or a value stands on the wrong line'
+        '3: tool_list: text with ": " in it needs quotes, or a value stands on the wrong line'
     ]
+
+
+FOREIGN = [
+    *(
+        "argument-hint: [a] [b]",
+        "when_to_use: Use when: asked",
+        "allowed-tools: *",
+        "allowed-tools: Bash(git: *), Read",
+    ),
+    *("argument-hint: <a>: <b>", "model: *opus", "hint: &x &y", "hint: !x", "hint: !x y", "hint: %x", "hint: @x"),
+    *("hint: `x`", "hint: 'a'b'", 'hint: "a" b', 'hint: "\\d"', "hint: {a: 1, a: 2}", "hint: [1,\n  2", "hint: | x"),
+    *("hint: {{x}}", "hint: }", "hint: - x", "hint: a\n- b", "hint:\n\tx: y", "hint: x\nhint: y", "~: x"),
+    *(
+        "hooks:\n  Pre:\n  - x: y\n z: 1",
+        "hint: x\n  y: z",
+        "mcp:\n  a: !!python/name:os.system y",
+    ),
+    *("x: *a\ny: &a b", "allowed-tools: [Read] [Write]", "[a]: b", "{a}: b", "hint: 'open", 'hint: "open'),
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("form", ["{0}\nname: a\ndescription: d\n", "name: a\ndescription: d\n{0}\n"])
+def test_what_means_nothing_here_never_costs_a_skill(text, trusted, form):
+    found = read(f"---\n{form.format(text)}---\n".encode(), FILE, SERVERS, trusted=trusted)
+    assert (found.name, found.entry.desc, found.entry.tool_list) == ("a", "d", {})
+    assert found.notes
+    assert found.unserved
+
+
+def test_what_is_beside_an_unreadable_key_holds():
+    found = skill(
+        "name: a\nargument-hint: [a] [b]\ndescription: d\ntool_list: {git: [x]}\nmetadata:\n  author: A: B\n"
+        "  pinned: true\n  hint: [a] [b]"
+    )
+    assert (found.entry.tool_list, found.entry.author, found.entry.pinned) == ({"git": ("x",)}, "A: B", True)
+    assert [note.path for note in found.notes] == ["metadata.author", "argument-hint", "metadata.hint"]
+    assert found.trusting == ("tool_list", "metadata.pinned")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tool_list: [a] [b]", 3),
+        ("tool_list: {git: [a]}\ntool_list: {git: [b]}", 4),
+        ("pinned: !x true", 3),
+        ("allowed-tools: [Read] [mcp__git__x]", 3),
+        ("allowed-tools: *, git:x", 3),
+        ("metadata:\n  tool_list: [a] [b]", 4),
+        ("metadata: {tool_list: [a] [b]}", 3),
+        ("hint: 'open\ntool_list: {git: []}", 3),
+        ("hint: [open\nmetadata:\n  tool_list: '{git: []}'", 3),
+    ],
+)
+def test_a_grant_that_cannot_be_read_is_never_guessed(text, line):
+    """Where the folder is trusted; elsewhere it has no force."""
+    (problem,) = problems(f"---\ndescription: d\n{text}\n---\n")
+    assert problem.startswith(f"{line}: ")
+    assert read(f"---\ndescription: d\n{text}\n---\n".encode(), FILE, SERVERS, trusted=False).notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("requires: [python3]", "requires: python3", "requires: {node: '>=18'}", "parameters: none", "steps: 3"),
+        *(
+            "tool_list: Bash",
+            "tool_list: [Read]",
+            "active: always",
+            "enabled: auto",
+            "bind: x",
+            "on_activate: run",
+            "output_schema: text",
+            "exclusive: [a]",
+            "max_iterations: many",
+            "metadata: {requires: '{a'}",
+            "pinned:",
+            "metadata:\n  steps: 'x: [y'",
+            "expose_as_tool: maybe",
+            "requires_skills: {a: b}",
+            "resource_list: 5",
+        ),
+    ],
+)
+def test_keys_of_others_that_are_called_like_ours_cost_nothing_where_they_have_no_force(text):
+    content = f"---\nname: a\ndescription: d\n{text}\n---\n".encode()
+    found = read(content, FILE, SERVERS, trusted=False)
+    assert found.notes[0].what.startswith("ignored: ")
+    assert (found.entry.desc, found.trusting) == ("d", ())
+    with pytest.raises(Refused):
+        read(content, FILE, SERVERS)
+
+
+def test_what_is_right_of_what_an_untrusted_skill_requires_holds():
+    found = read(b"---\ndescription: d\nrequires: {bins: [git], node: '>=18'}\n---\n", FILE, SERVERS, trusted=False)
+    assert found.entry.requires.bins == ("git",)
+
+
+@pytest.mark.parametrize("text", ["required_capabilities: {a: b}", "metadata:\n  required_capabilities: [a] [b]"])
+def test_what_narrows_who_may_use_a_skill_is_never_guessed(text):
+    with pytest.raises(Refused):
+        read(f"---\ndescription: d\n{text}\n---\n".encode(), FILE, SERVERS, trusted=False)
+
+
+def test_very_many_keys_are_not_read_one_by_one():
+    keys = "".join(f"k{number}: x\n" for number in range(5_000))
+    (problem,) = problems(f"---\ndescription: d\n{keys}x: [a] [b]\n---\n")
+    assert problem.startswith("5003: ")
 
 
 @pytest.mark.parametrize(
