@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import structlog
-from platformdirs import user_cache_path
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -22,7 +21,6 @@ from proxy.config.skill_files import FolderFiles
 from proxy.core.definitions import NO_GRANT
 from proxy.core.masking import Masker
 from proxy.core.scope import ScopeId, ScopeState, disconnected
-from proxy.core.self_description import NAME
 from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.face.clients import ClientRegistry
@@ -49,6 +47,7 @@ from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.ports import Remembered, ScopeStore, SkillSearch, Status, Subscriber
+from proxy.store.cache_folder import cache_folder
 from proxy.store.memory import MemoryStore
 from proxy.store.offers import OfferFiles
 from proxy.store.pins import PinFiles
@@ -322,9 +321,15 @@ async def running(
         tasks.cancel_scope.cancel()
 
 
-def _remembered(loaded: Loaded, masker: Masker, store: ScopeStore) -> Remembered:
-    """What is known of servers from earlier runs, in the user's cache folder."""
-    cache = user_cache_path(NAME)
+def _remembered(loaded: Loaded, masker: Masker, store: ScopeStore) -> Remembered | None:
+    """What is known of servers from earlier runs, in the user's cache folder; None where there is none."""
+    try:
+        cache = cache_folder()
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"{error.strerror}: no inventories and pins are kept; set HOME or XDG_CACHE_HOME"
+        log.warning("cache.none", reason=what)
+        return None
     return Remembered(OfferFiles(cache, loaded.path, masker), PinFiles(cache, loaded.path, store.keeps))
 
 

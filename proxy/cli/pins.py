@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from platformdirs import user_cache_path
-
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.layout import counted, printable
 from proxy.config.load import Loaded
 from proxy.core.definitions import Pin, PinsLost, approved
-from proxy.core.self_description import NAME
 from proxy.core.wording import alike
+from proxy.store.cache_folder import cache_folder
 from proxy.store.pins import PinFile, change_pins, pin_files
 
 
@@ -45,7 +43,11 @@ def pins(loaded: Loaded | None, arguments: argparse.Namespace) -> int:
             f"{loaded.path} has keep_inventories: false, so that pins are only in the memory of the proxy that runs; "
             "start that anew to approve what its servers offer"
         )
-    files = pin_files(user_cache_path(NAME), None if loaded is None else loaded.path)
+    try:
+        cache = cache_folder()
+    except OSError as error:
+        return _refused(f"{error.strerror}, so that no pins are kept: set HOME or XDG_CACHE_HOME")
+    files = pin_files(cache, None if loaded is None else loaded.path)
     damaged = {file: content for file, content in files.items() if isinstance(content, PinsLost)}
     for file, why in damaged.items():
         print(f"mcp-skill-proxy: {printable(str(file))}: {printable(str(why))}", file=sys.stderr)

@@ -43,8 +43,15 @@ def skills(arguments: argparse.Namespace) -> int:
 
 
 def default_folder() -> Path:
-    """Where packages are installed unless another folder is named."""
-    return user_data_path("mcp-skill-proxy") / "skills"
+    """Where packages are installed unless another folder is named.
+
+    Raises:
+        BadPackage: the user has no home directory that it could be in.
+    """
+    try:
+        return user_data_path("mcp-skill-proxy") / "skills"
+    except RuntimeError:
+        raise BadPackage("there is no home directory: name the folder of skills, or set HOME") from None
 
 
 def _add(arguments: argparse.Namespace) -> int:

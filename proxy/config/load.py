@@ -12,12 +12,12 @@ from proxy.config.checks import check_prefixes, check_references, check_shapes, 
 from proxy.config.confidential import has_secrets
 from proxy.config.document import Document, parse
 from proxy.config.env_file import UnreadableEnvFile, read_env_file
-from proxy.config.expand import complaints, expand, in_a_path, literal
+from proxy.config.expand import complaints, expand, literal
 from proxy.config.files import Files
 from proxy.config.library import LeftOut, Library, Root, find
 from proxy.config.models import ON_START, SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
 from proxy.config.permissions import changeable_by_others, open_to_others
-from proxy.config.places import located
+from proxy.config.places import located, path_fault
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.profiles import profiles_of
 from proxy.config.resolve import Surroundings, has_literal_secrets, resolve
@@ -180,7 +180,7 @@ def _variables(
     try:
         return read_env_file(located(written, folder, environ), files)
     except UnreadableEnvFile as reason:
-        findings.problem(place, in_a_path(written) or str(reason))
+        findings.problem(place, path_fault(written, environ) or str(reason))
         return {}
 
 
@@ -295,7 +295,7 @@ def _state_file(state: StateBlock, around: Surroundings, files: Files, findings:
     if not state.path:
         findings.problem(place, "backend: sqlite needs the path of a file: write path: FILE")
         return None
-    if fault := in_a_path(state.path):
+    if fault := path_fault(state.path, around.environ):
         findings.problem((*place, "path"), fault)
     path = located(state.path, around.folder, around.environ)
     if any(_same(path, file) for file in files.digests):
@@ -316,7 +316,7 @@ def _roots(parts: Parts, around: Surroundings, findings: Findings) -> list[Root]
     """The folders with skills, in the order of the file, each once: where it is trusted, else where it stands last."""
     roots: dict[str, tuple[int, Root]] = {}
     for index, entry in enumerate(parts.skill_paths):
-        if fault := in_a_path(entry.path):
+        if fault := path_fault(entry.path, around.environ):
             findings.problem((SKILL_PATHS, index), fault)
             continue
         root = Root(located(entry.path, around.folder, around.environ), entry.trusted, entry.path)

@@ -1,10 +1,13 @@
 """Where files, folders and commands that a configuration names really are (design rule 23)."""
 
 import os
+import pwd
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from proxy.config.expand import in_a_path
 
 
 class NotFound(Exception):
@@ -20,6 +23,11 @@ def located(written: str, folder: Path, environ: Mapping[str, str]) -> Path:
     return folder / _with_home(written, environ)
 
 
+def path_fault(written: str, environ: Mapping[str, str]) -> str | None:
+    """What is wrong with a path as it is written, whatever is there; None for nothing."""
+    return in_a_path(written) or _home_fault(written, environ)
+
+
 def found_command(written: str, folder: Path, environ: Mapping[str, str], search: str) -> str:
     """The absolute path of a command; `search` is the child's PATH.
 
@@ -28,6 +36,8 @@ def found_command(written: str, folder: Path, environ: Mapping[str, str], search
     """
     if not written:
         raise NotFound("command is empty")
+    if fault := _home_fault(written, environ):
+        raise NotFound(f"command {written}: {fault}")
     command = _with_home(written, environ)
     if found := _program(command, folder, search):
         return found
@@ -57,15 +67,33 @@ def _program(command: str, folder: Path, search: str) -> str | None:
 
 def found_folder(written: str, folder: Path, environ: Mapping[str, str]) -> str:
     """The absolute path of a server's working directory. Raises `NotFound`."""
+    if fault := _home_fault(written, environ):
+        raise NotFound(f"cwd {written}: {fault}")
     path = located(written, folder, environ)
     if not path.is_dir():
         raise NotFound(f"cwd {written} is not a directory: {path}")
     return str(path)
 
 
+def _home_fault(written: str, environ: Mapping[str, str]) -> str | None:
+    if not written.startswith("~") or _with_home(written, environ) != written:
+        return None
+    user = written[1:].partition(os.sep)[0]
+    what = f"there is no user {user}" if user else "~ is the home directory, and there is none: set HOME"
+    return f"{what}, or write an absolute path"
+
+
 def _with_home(written: str, environ: Mapping[str, str]) -> str:
-    home = environ.get("HOME") or environ.get("USERPROFILE")
     rest = written[1:]
-    if home and written.startswith("~") and (not rest or rest[0] in {os.sep, os.altsep}):
-        return home + rest
+    if written.startswith("~") and (not rest or rest[0] in {os.sep, os.altsep}):
+        home = environ.get("HOME") or environ.get("USERPROFILE") or _listed_home()
+        return home + rest if home else written
     return os.path.expanduser(written)  # noqa: PTH111 - Path.expanduser raises where there is no such user
+
+
+def _listed_home() -> str:
+    """The home directory that the system's list of users has for this one; empty where there is none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""

@@ -83,7 +83,7 @@ class OfferFiles:
         return self._folder / f"{hashlib.sha256(dumps(makes_it)).hexdigest()[:32]}.json"
 
     def _remove_old(self) -> None:
-        for file in self._folder.glob("*"):
+        for file in self._folder.glob(f"{'[0-9a-f]' * 32}.*"):
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > KEPT_FOR:
                     file.unlink()

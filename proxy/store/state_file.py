@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Final, NamedTuple, cast
 
 import structlog
@@ -95,6 +96,14 @@ _BESIDE: Final = ("-journal", "-wal", "-shm")
 """What SQLite may put beside a file, by how the names end."""
 
 
+_MAGIC: Final = b"SQLite format 3\0"
+"""What every SQLite database begins with that is not empty."""
+_HEADER_BYTES: Final = 100
+_MARK: Final = slice(68, 72)
+"""Where in the header the `application_id` stands, as a big-endian number."""
+_LEFT_ALONE: Final = "is left as it is: write the path of a file of its own"
+
+
 class CannotUse(Exception):
     """The file cannot be read or written; the text says why in one line."""
 
@@ -115,7 +124,8 @@ class StateFile:
     def load(self, limits: PerKind[int]) -> dict[ScopeId, ScopeState]:
         """What is remembered, of each kind at most so many scopes as `limits` says; older ones are deleted.
 
-        A file that is not there is made. One that is damaged or not ours is set aside, and a new one made.
+        A file that is not there is made. One of ours that is damaged is set aside, and a new one made; what another
+        program has put there stays as it is.
 
         Raises:
             CannotUse: that is not possible.
@@ -159,7 +169,7 @@ class StateFile:
             CannotUse: it cannot be read, or not yet.
         """
         try:
-            if not self._path.exists():
+            if not self._is_ours():
                 return []
             with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=LOAD_WAIT)) as file:
                 file.text_factory = _TEXT
@@ -211,13 +221,34 @@ class StateFile:
     @contextmanager
     def _transaction(self, wait: float) -> Generator[sqlite3.Connection]:
         """The file, with nobody else writing to it, for at most `wait` seconds of waiting; rolled back on an error."""
-        self._make()
+        if not self._is_ours():
+            self._make()
         with closing(sqlite3.connect(self._path, timeout=wait, isolation_level=None)) as file:
             file.text_factory = _TEXT
             file.execute("BEGIN IMMEDIATE")
             _prepare(file)
             yield file
             file.execute("COMMIT")
+
+    def _is_ours(self) -> bool:
+        """Whether something is there, which is then of this program or an empty file; links are followed.
+
+        Looked at as bytes, for SQLite changes files of other programs already by opening them.
+
+        Raises:
+            CannotUse: it belongs to another program.
+        """
+        try:
+            mode = self._path.stat().st_mode
+        except FileNotFoundError:
+            return False
+        if not S_ISREG(mode):
+            raise CannotUse(f"it is {'a directory' if S_ISDIR(mode) else 'not a regular file'}, and {_LEFT_ALONE}")
+        with self._path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        if header and not (header.startswith(_MAGIC) and header[_MARK] == APPLICATION.to_bytes(4)):
+            raise CannotUse(f"it belongs to another program, and {_LEFT_ALONE}")
+        return True
 
     def _make(self) -> None:
         """Make the file and its folders, for nobody else to read, where they are not there."""
@@ -246,7 +277,8 @@ def _prepare(file: sqlite3.Connection) -> None:
     """Give an empty file its tables and marks, and one of an older version what it lacks.
 
     Raises:
-        sqlite3.DatabaseError: the file is not ours, or of a newer version.
+        sqlite3.DatabaseError: it is of a newer version.
+        CannotUse: it belongs to another program.
     """
     version = _version(file)
     if version == VERSION:
@@ -261,7 +293,8 @@ def _version(file: sqlite3.Connection) -> int:
     """The version of the file; 0 for an empty one.
 
     Raises:
-        sqlite3.DatabaseError: the file is not ours, or of a newer version.
+        sqlite3.DatabaseError: it is of a newer version.
+        CannotUse: it belongs to another program.
     """
     (application,) = file.execute("PRAGMA application_id").fetchone()
     (version,) = file.execute("PRAGMA user_version").fetchone()
@@ -271,7 +304,7 @@ def _version(file: sqlite3.Connection) -> int:
         raise sqlite3.DatabaseError(f"it has version {version}, and this program knows {VERSION}")
     (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
-        raise sqlite3.DatabaseError("it belongs to another program")
+        raise CannotUse(f"it belongs to another program, and {_LEFT_ALONE}")
     return 0
 
 

@@ -162,6 +162,9 @@ def test_a_file_that_cannot_be_read_is_named(config: Path, state: Path):
     """In a line, with code 1; it is left as it is."""
     state.parent.mkdir()
     state.write_bytes(b"what I did last summer\n" * 500)
-    said = f"mcp-skill-proxy: {state}: file is not a database\n"
+    said = (
+        f"mcp-skill-proxy: {state}: it belongs to another program, and is left as it is: write the path of a file of "
+        "its own\n"
+    )
     assert told("list", "--config", config, code=1) == told("show", "abcd", "--config", config, code=1) == said
     assert [each.name for each in state.parent.iterdir()] == [state.name]

@@ -69,12 +69,9 @@ def test_an_entry_stands_alone_where_its_folder_s_document_is_wrong(room):
     room.put("s/pdf", "required_capabilities: {a: b}\n")
     loaded = room.load(f"{UNTRUSTED}skill_configs: {{pdf: {{desc: Mine.}}}}")
     assert (skill(loaded, "pdf").desc, skill(loaded, "pdf").folder, loaded.left_out) == ("Mine.", None, ())
-    assert any(
-        note.startswith(
-            f"{room.file}:3: skill_configs.pdf: stands alone, as s/pdf/SKILL.md cannot be used: line 4: tool_list: must"
-        )
-        for note in loaded.notes
-    )
+    why = "s/pdf/SKILL.md cannot be used: line 4: required_capabilities: must"
+    said = f"{room.file}:3: skill_configs.pdf: stands alone, as {why}"
+    assert any(note.startswith(said) for note in loaded.notes)
 
 
 def test_every_folder_that_cannot_be_used_is_told_whatever_it_is_called(room):

@@ -172,12 +172,71 @@ def without_its_runs(path: Path) -> None:
     sql(path, "DROP TABLE run")
 
 
-BAD: dict[Callable[[Path], None], str] = {
-    not_a_database: "file is not a database",
-    cut_off: "",
-    overwritten: "",
+def of_another_program_in_wal_mode(path: Path) -> None:
+    """With what is not yet in the database itself beside it, which SQLite would put there."""
+    made = path.with_name("made.db")
+    with closing(sqlite3.connect(made, isolation_level=None)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("CREATE TABLE note (text)")
+        for end in ("", "-wal"):
+            path.with_name(path.name + end).write_bytes(made.with_name(made.name + end).read_bytes())
+    made.unlink()
+
+
+def too_short(path: Path) -> None:
+    path.write_bytes(b"x")
+
+
+def a_header_alone(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + bytes(84))
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_link_to_a_text(path: Path) -> None:
+    (path.parent / "notes.txt").write_bytes(b"what I did last summer\n")
+    path.symlink_to("notes.txt")
+
+
+FOREIGN: dict[Callable[[Path], None], str] = {
+    not_a_database: "it belongs to another program",
     of_another_program: "it belongs to another program",
     of_a_program_without_a_mark: "it belongs to another program",
+    of_another_program_in_wal_mode: "it belongs to another program",
+    too_short: "it belongs to another program",
+    a_header_alone: "it belongs to another program",
+    a_directory: "it is a directory",
+    a_pipe: "it is not a regular file",
+    a_link_to_a_text: "it belongs to another program",
+}
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """All that is in a folder."""
+    return {each.name: each.read_bytes() if each.is_file() else each.stat().st_mode for each in folder.iterdir()}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_what_is_not_of_this_program_stays_as_it_is(path: Path, said: Said, foreign: Callable[[Path], None]) -> None:
+    """To reading, writing and listing of runs, whatever is at the path."""
+    foreign(path)
+    before = seen(path.parent)
+    for use in (lambda: load(path), lambda: write(path, A), lambda: StateFile(path).runs()):
+        with pytest.raises(CannotUse, match=FOREIGN[foreign]):
+            use()
+    assert seen(path.parent) == before
+    assert not said
+
+
+BAD: dict[Callable[[Path], None], str] = {
+    cut_off: "",
+    overwritten: "",
     of_a_newer_version: "it has version 4, and this program knows 3",
     without_its_scopes: "no such table: scope",
     without_its_runs: "no such table: run",
@@ -185,7 +244,7 @@ BAD: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_damaged_or_foreign_file_is_set_aside(path: Path, said: Said, bad: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_set_aside(path: Path, said: Said, bad: Callable[[Path], None]) -> None:
     """As it is, under a name that says so, with one warning; the proxy begins a new one."""
     bad(path)
     before = path.read_bytes()
@@ -207,7 +266,8 @@ def test_a_damaged_or_foreign_file_is_set_aside(path: Path, said: Said, bad: Cal
 
 def test_setting_aside_overwrites_nothing_and_takes_the_journal_along(path: Path) -> None:
     """However many there are within a second; SQLite would apply a journal that is left to the new file."""
-    contents = {f"bad {number}".encode() * 300 for number in range(4)}
+    ours = b"SQLite format 3\0" + bytes(52) + state_file.APPLICATION.to_bytes(4)
+    contents = {ours + f"bad {number}".encode() * 300 for number in range(4)}
     for content in contents:
         path.write_bytes(content)
         path.with_name("state.db-journal").write_bytes(b"\0" + content)  # not one that SQLite would apply
