@@ -1,6 +1,7 @@
 """Answers over HTTP within bounds: of their size once decompressed, and of what comes unasked on event streams."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from time import perf_counter
@@ -71,7 +72,7 @@ class Bounds:
         """
         asked_for = 1 if answers else 0
         event, lines = bytearray(), 0
-        async for chunk in _with_pauses(chunks):
+        async for chunk in _with_pauses(_without_mark(chunks)):
             looked_at, before = max(0, len(event) - 3), len(event)
             event += chunk
             lines += _lines(chunk)
@@ -85,7 +86,7 @@ class Bounds:
                 else:
                     await self._take_turn()
                 if not _says_nothing(one):
-                    yield one
+                    yield one + b"\n" if one.endswith(b"\r") else one  # whoever reads it waits for what follows "\r"
             if len(event) < before + len(chunk):  # the lines of what has been taken are not those of the rest
                 lines = _lines(event)
             if len(event) > self.limit or lines > self._most_lines:
@@ -122,6 +123,19 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
             since = 0
             await checkpoint()
         yield chunk
+
+
+async def _without_mark(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """The same pieces without a byte order mark at the beginning, which event streams may have."""
+    begin: bytes | None = b""
+    async for chunk in chunks:
+        if begin is None:
+            yield chunk
+        elif len(begin := begin + chunk) >= len(BOM_UTF8) or not BOM_UTF8.startswith(begin):
+            yield begin.removeprefix(BOM_UTF8)
+            begin = None
+    if begin:
+        yield begin
 
 
 async def _check_values(message: bytes) -> None:

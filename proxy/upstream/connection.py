@@ -24,6 +24,7 @@ from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import UNCLEAR, delivery
 from proxy.upstream.failure import Failure
 from proxy.upstream.greeting import Greeting, closed, cut_off, ends, error_of, greet, no_response, not_read
+from proxy.upstream.http_sse import PostFailed
 from proxy.upstream.lists import Lists
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
@@ -222,6 +223,8 @@ class Connection:
     async def _meaning(self, error: MCPError, call: Call) -> Exception:
         """What an error that the dispatcher raised means for the request."""
         key = self._server.key
+        if isinstance(error.data, PostFailed):
+            return self._undelivered(error.data)
         if closed(error) and await ends(self.over):
             if call.refused:
                 return NotDelivered(key, "it refuses connections")
@@ -236,6 +239,18 @@ class Connection:
             ran = call.status not in _NOT_RUN
             return Unanswered(code, f"Server {key} gave no response: {why}", server=key, reason=why, ran=ran)
         return Rejection(error.code, error.message, error.data)
+
+    def _undelivered(self, failed: PostFailed) -> Exception:
+        """What a failed POST of HTTP+SSE means for its request; only a session that is over concerns others."""
+        key, reason = self._server.key, failed.reason
+        if failed.effect == "session over":
+            self.over.set()
+        if failed.effect in ("session over", "not sent"):
+            return NotDelivered(key, reason)
+        if failed.effect == "broken off":
+            return ServerLost(key, reason)
+        text = f"Server {key} gave no response: {reason}"
+        return Unanswered(INTERNAL_ERROR, text, server=key, reason=reason, ran=failed.effect == "unclear")
 
     def _sound(self, tools: tuple[Json, ...]) -> tuple[Json, ...]:
         """The tools without those that HTTP clients must not use (2026-07-28, basic/transports, `x-mcp-header`)."""

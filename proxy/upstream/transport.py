@@ -24,7 +24,7 @@ from proxy.upstream.bounds import BadAnswer, Bounds
 from proxy.upstream.delivery import HttpClient
 from proxy.upstream.failure import Failure
 from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response, not_read
-from proxy.upstream.http_sse import sse_streams
+from proxy.upstream.http_sse import NoEndpoint, PostFailed, sse_streams
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
 from proxy.wire.turns import Turns
@@ -85,6 +85,8 @@ class Transport:
         """Why the greeting failed with `error`."""
         if self.child is not None and error.code == CONNECTION_CLOSED:
             return await self.child.last_words()
+        if isinstance(error.data, PostFailed):
+            return Failure(error.data.reason)
         if (unread := not_read(error)) is not None:
             return Failure(unread)
         status = self.http.status if self.http is not None else None
@@ -156,7 +158,7 @@ def failure_of(error: BaseException, server: Server) -> Failure:
     if isinstance(found, CannotStart):
         return found.failure
     if isinstance(found, BadAnswer):
-        return Failure(str(found))
+        return Failure(str(found), one_line(found.detail) if isinstance(found, NoEndpoint) else "")
     if isinstance(found, FileNotFoundError) and isinstance(server, StdioServer):
         missing = found.filename or server.command
         there = "" if not Path(missing).exists() else "the interpreter that its first line names for "
