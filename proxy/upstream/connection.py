@@ -66,6 +66,7 @@ class Connection:
             relay.on_acknowledged = self._watch.acknowledged
         self.changes = changes
         self.over = way.over
+        way.on_late_answer(relay.answered_late)
 
     @property
     def asks(self) -> bool:
@@ -179,6 +180,7 @@ class Connection:
             raise NotDelivered(key, "the connection is closed")
         call = self._relay.begin(caller, progress_token(params))
         stamped, options = self._stamp.request(method, params, caller, None if call.token is None else call.number)
+        options["request_id"] = call.number
         noted = delivery.set(call)
         result: dict[str, Any] | None = None
         try:

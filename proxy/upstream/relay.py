@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
@@ -29,6 +30,8 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 ELICITATIONS: Final = 1000
 """How many elicitations by URL are remembered until the server says that they are complete, the newest ones."""
+FIRST_NUMBER: Final = 1001
+"""The id of the first request after the greeting, whose requests have the dispatcher's own, from 1 on."""
 WAITING: Final = 1000
 """How many notifications of one request wait for its client to take them, the newest ones."""
 WAITING_BYTES: Final = 4 * 1024 * 1024
@@ -49,7 +52,7 @@ _OF_NO_USE: Final = re.compile(
 class Call(Delivery):
     """One request in work at a server, and who has caused it.
 
-    `number`: what it goes by here, and asks for progress with. `token`: the caller's progress token. `limit`: seconds
+    `number`: its id, which it asks for progress with too. `token`: the caller's progress token. `limit`: seconds
     without a sign of life after which its task is cancelled; `deadline` is when. `sending`: set when all that came for
     the caller before the result has been sent; None when nothing waits.
     """
@@ -105,6 +108,47 @@ class Call(Delivery):
         return self._over and self._task is not None and self._task.uncancel() <= self._cancelling
 
 
+class AbandonedCalls:
+    """Requests that nobody waits for any more, each until the server has answered it, or for `limit` seconds."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._calls: dict[object, tuple[ScopeId, float]] = {}
+        self._counts: Counter[ScopeId] = Counter()
+
+    def add(self, number: int, scope: ScopeId, now: float) -> None:
+        """A request of `scope` was given up."""
+        self._calls[number] = (scope, now + self._limit)
+        self._counts[scope] += 1
+        self._expire(now)
+
+    def answered(self, number: object) -> None:
+        """The server has answered it, if it was given up."""
+        if (call := self._calls.pop(number, None)) is not None:
+            self._counts[call[0]] -= 1
+            if not self._counts[call[0]]:
+                del self._counts[call[0]]
+
+    def forget(self, scope: ScopeId) -> None:
+        """A scope is over."""
+        if scope in self._counts:
+            self._calls = {number: call for number, call in self._calls.items() if call[0] != scope}
+            del self._counts[scope]
+
+    def scopes(self, now: float) -> set[ScopeId]:
+        """The scopes whose requests the server may still speak of."""
+        self._expire(now)
+        return set(self._counts)
+
+    def _expire(self, now: float) -> None:
+        """Forget those whose time is over: the oldest, since all have the same time."""
+        while self._calls:
+            number = next(iter(self._calls))
+            if self._calls[number][1] > now:
+                return
+            self.answered(number)
+
+
 class Relay:
     """The server's side of one connection.
 
@@ -138,9 +182,9 @@ class Relay:
         self._on_update = on_update
         self._has_changed = has_changed
         self.on_acknowledged: Callable[[object], None] = lambda _stream: None
-        self._numbers = count(1)
+        self._numbers = count(FIRST_NUMBER)
         self._calls: dict[int, Call] = {}
-        self._abandoned: set[ScopeId] = set()
+        self._abandoned = AbandonedCalls(limit)
         self._elicited: dict[str, ScopeId] = {}
         self._tasks: TaskGroup | None = None
         self._watching = False
@@ -165,11 +209,15 @@ class Relay:
     def abandon(self, call: Call) -> None:
         """Nobody waits for the request any more, but the server may go on with it, and speak of it."""
         if call.caller is not None:
-            self._abandoned.add(call.caller.scope)
+            self._abandoned.add(call.number, call.caller.scope, anyio.current_time())
+
+    def answered_late(self, number: object) -> None:
+        """The server has answered a request that nobody waits for any more: it is done with it."""
+        self._abandoned.answered(number)
 
     def forget(self, scope: ScopeId) -> None:
         """A scope is over."""
-        self._abandoned.discard(scope)
+        self._abandoned.forget(scope)
         self._elicited = {key: whose for key, whose in self._elicited.items() if whose != scope}
 
     @property
@@ -266,12 +314,12 @@ class Relay:
         """The request that what came now belongs to.
 
         Over Streamable HTTP it came on that request's stream. Else it counts for the newest one in work, where all come
-        from one scope; where they do not, nobody can tell, of a request that is over as little as of one in work.
+        from one scope; where they do not, nobody can tell, of a request that was given up as little as of one in work.
         """
         noted = delivery.get()
         if isinstance(noted, Call):
             return noted if noted.caller is not None else None
-        scopes, newest = set(self._abandoned), None
+        scopes, newest = self._abandoned.scopes(anyio.current_time()), None
         for call in self._calls.values():
             if call.caller is not None:
                 scopes.add(call.caller.scope)

@@ -14,10 +14,10 @@ import anyio.abc
 import httpx2
 from mcp import MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, ErrorData, RequestId
 
 from proxy.core.server import Server, StdioServer
 from proxy.upstream.bounds import BadAnswer, Bounds
@@ -27,6 +27,7 @@ from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, erro
 from proxy.upstream.http_sse import NoEndpoint, PostFailed, sse_streams
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
+from proxy.wire.dispatcher import LineDispatcher
 from proxy.wire.turns import Turns
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -51,6 +52,8 @@ class StreamDispatcher(JSONRPCDispatcher[TransportContext]):
     def __init__(self, streams: Streams) -> None:
         super().__init__(*streams)
         self.over = anyio.Event()
+        self.on_late_answer: Callable[[object], None] = lambda _id: None
+        """Called with the id of an answer that nobody waits for."""
 
     async def run(
         self,
@@ -66,6 +69,12 @@ class StreamDispatcher(JSONRPCDispatcher[TransportContext]):
         finally:
             self.over.set()
 
+    def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
+        """Settle a request as the base class does, whose only place this is where answers come by."""
+        if request_id is not None and (key := coerce_request_id(request_id)) not in self._pending:
+            self.on_late_answer(key)
+        super()._resolve_pending(request_id, outcome)
+
 
 @dataclass(frozen=True)
 class Transport:
@@ -80,6 +89,11 @@ class Transport:
     def deaf(self) -> bool:
         """Whether nothing that is sent reaches the server any more, which may still answer what it has in work."""
         return self.child is not None and self.child.dispatcher.deaf
+
+    def on_late_answer(self, told: Callable[[object], None]) -> None:
+        """Have `told` called with the id of each answer that nobody waits for any more."""
+        if isinstance(self.dispatcher, LineDispatcher | StreamDispatcher):
+            self.dispatcher.on_late_answer = told
 
     async def why(self, error: MCPError) -> Failure:
         """Why the greeting failed with `error`."""

@@ -202,6 +202,8 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self.over = anyio.Event()
         self.asks = True
         self.fault = ""
+        self.on_late_answer: Callable[[RequestId], None] = lambda _id: None
+        """Called with the id of an answer that nobody waits for: that to a request that was given up."""
         self._source = source
         self._sink = sink
         self._on_noise = on_noise
@@ -498,9 +500,11 @@ class LineDispatcher(Dispatcher[TransportContext]):
             outcome = NO_ANSWER
         else:
             raise ValueError("it has neither a method nor a result nor an error")
-        if pending is not None:  # or the answer to a request that was given up
+        if pending is not None:
             self._asked_for = True
             pending.settle(outcome)
+        elif request_id is not None:
+            self.on_late_answer(coerce_request_id(request_id))
 
     def _take_request(self, request_id: RequestId, method: str, params: Json | None) -> None:
         if len(self._in_work) >= MAX_REQUESTS_IN_WORK and not self._refusal:

@@ -1,6 +1,7 @@
 """What the tests of relaying share: one proxy over HTTP with talkers behind it, in either era and isolation."""
 
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,19 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Generator[Talk]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, remote: Talk) -> Generator[World]:
-    folder = tmp_path_factory.mktemp("relay")
+    with world_in(tmp_path_factory.mktemp("relay"), remote) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def own_world(tmp_path_factory: pytest.TempPathFactory, remote: Talk) -> Generator[World]:
+    """For tests that give up calls, of which servers may speak for a while: nobody else is told meanwhile."""
+    with world_in(tmp_path_factory.mktemp("own"), remote) as world:
+        yield world
+
+
+@contextmanager
+def world_in(folder: Path, remote: Talk) -> Generator[World]:
     talks = {era: Talk(folder / f"{era}.jsonl", era) for era in SERVER_ERAS}
     talks["bare"] = Talk(folder / "bare.jsonl", "bare", options=("--without", "logging,completions"))
     servers = {era: talks[era].entry(era=era) for era in SERVER_ERAS}

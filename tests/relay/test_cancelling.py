@@ -16,6 +16,11 @@ pytestmark = pytest.mark.anyio
 SERVERS = (*SERVER_ERAS, *(f"shared-{era}" for era in SERVER_ERAS))
 
 
+@pytest.fixture
+def world(own_world: World) -> World:
+    return own_world
+
+
 def waiting(server: str, kind: str, key: str) -> tuple[str, Json]:
     """A request that the server answers when `release` is called with this key."""
     return {

@@ -1,18 +1,22 @@
 """Log messages reach the client whose call caused them, as severe as that client wants them."""
 
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 from mcp import MCPError
 
-from tests.conftest import ERAS, MODERN, Json, Peer, Raw, connected, stdio_program
+from tests.conftest import ERAS, MODERN, ROOT, Json, Peer, Raw, connected, http_proxy, stdio_program, write_config
 from tests.relay.conftest import World
-from tests.relay.talk import LEVEL_KEY, SERVER_ERAS, Talk, until
+from tests.relay.talk import LEVEL_KEY, SERVER_ERAS, Talk, skill, until
 from tests.servers.talker import LEVELS
 
 pytestmark = pytest.mark.anyio
 
+LATE = ROOT / "tests" / "servers" / "late.py"
 SERVERS = (*SERVER_ERAS, *(f"shared-{era}" for era in SERVER_ERAS), *(f"own-{era}" for era in SERVER_ERAS))
 
 
@@ -149,6 +153,43 @@ async def test_nobody_hears_of_another_clients_call(world: World, namespace: str
         await two.call(f"{server}__release", {"key": namespace})
         assert heard(one) == []
         assert heard(two) in ([], notes("two"))
+
+
+@asynccontextmanager
+async def one_gave_up(folder: Path, limit: float) -> AsyncGenerator[Peer]:
+    """A client of a shared server on stdio, at which another one has given up a call; its session goes on."""
+    server = {"command": sys.executable, "args": [str(LATE)], "era": "handshake", "timeout": limit}
+    with http_proxy(write_config(folder / "skills.yaml", {"late": server}, {"late": skill("late")})) as proxy:
+        async with (
+            connected(proxy.namespace("one"), "legacy") as one,
+            connected(proxy.namespace("two"), "legacy") as two,
+        ):
+            for peer in (one, two):
+                await peer.skill("activate", "late")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one.call, "late__keep", {"mark": str(folder / "kept")})
+                await until((folder / "kept").exists)
+                tasks.cancel_scope.cancel()
+            yield two
+            assert heard(one) == []
+
+
+async def test_a_call_that_was_given_up_silences_its_server_until_its_late_answer(tmp_path: Path) -> None:
+    """Until then nobody can tell whose message it is; afterwards it is that of who alone has a call there."""
+    async with one_gave_up(tmp_path, limit=600) as two:
+        await two.call("late__say", {"text": "a"})
+        assert heard(two) == []
+        await two.call("late__release")
+        await two.call("late__say", {"text": "b"})
+        assert [note["data"] for note in heard(two)] == ["b"]
+
+
+async def test_a_call_that_was_given_up_silences_its_server_for_its_timeout(tmp_path: Path) -> None:
+    """Also where the server never answers it; the session that gave it up lives on."""
+    async with one_gave_up(tmp_path, limit=2) as two:
+        with anyio.fail_after(30):
+            while not heard(two):
+                await two.call("late__say", {"text": "a"})
 
 
 async def test_answer_to_set_level(world: World, raw: Raw, namespace: str) -> None:
