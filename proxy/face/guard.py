@@ -24,6 +24,10 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::\d+)?")
 _IPV6: Final = re.compile(r"(?<!\[)\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]")
 _LOOPBACK_ORIGIN: Final = r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?"
 _NO_ORIGIN: Final = r"(?!)"
+_OF_OAUTH: Final = re.compile(
+    r"(?:/[^/]+)*/\.well-known/(?:oauth-[a-z-]+|openid-configuration)(?:/.*)?|/(?:register|authorize|token)/?"
+)
+"""Paths at which clients look for an authorization server (2025-11-25, basic/authorization)."""
 LAST_WORD: Final = 1.0
 """Seconds for the end of a response whose client may not be reading it."""
 
@@ -104,6 +108,9 @@ class Bearer:
     While there are no tokens, Authorization headers mean nothing and are ignored. The address that the proxy is bound
     to makes no difference: a reverse proxy on this machine brings in others under a local name. A right token is let in
     whatever else comes from its address, since many people can have one; an address of many wrong ones gets 429.
+
+    Where clients look for an authorization server there is nothing, with a token or without: with a 401 there, some
+    would take it for one.
     """
 
     def __init__(self, app: ASGIApp, principals: Principals, *, open_path: str, clock: Clock = time.monotonic) -> None:
@@ -116,6 +123,9 @@ class Bearer:
         """Let the request through, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if _OF_OAUTH.fullmatch(scope["path"]):
+            await nothing_here()(scope, receive, send)
             return
         principal = None
         if self._principals.required:
@@ -169,6 +179,12 @@ class _RevocableResponse:
                 await refusal(scope, receive, self._send)
             elif self._stream:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def nothing_here() -> PlainTextResponse:
+    """The answer at a path that is not served."""
+    text = "Nothing here. MCP is at /mcp and at /mcp/NAME, with 1 to 128 of A-Z a-z 0-9 . _ ~ - as the name.\n"
+    return PlainTextResponse(text, HTTPStatus.NOT_FOUND)
 
 
 def _unauthorized(*, wrong: bool) -> PlainTextResponse:

@@ -23,11 +23,12 @@ from proxy.core.scope import NAMESPACE
 from proxy.core.settings import MIN_TOKEN_CHARACTERS, SESSIONS_IN_NAMESPACES, Settings
 from proxy.face.connections import ACCEPTED_AT_ONCE, ConnectionLimiter, Limits, limits_for
 from proxy.face.events import SessionEvents
-from proxy.face.guard import Bearer, Guard, host_name, is_loopback, origin_pattern
+from proxy.face.guard import Bearer, Guard, host_name, is_loopback, nothing_here, origin_pattern
 from proxy.face.identity import principal_of
 from proxy.face.keepalive import KeepAlive
 from proxy.face.principals import Principals
 from proxy.face.request_body import RequestBodies
+from proxy.face.request_headers import RequestHeaders
 from proxy.face.server import ProxyServer
 from proxy.face.sessions import Sessions
 from proxy.wire.descriptors import descriptor_limit
@@ -99,7 +100,8 @@ def http_app(
     )
     hosts = (host, *settings.allowed_hosts)
     sessions = manage(StreamableHTTPASGIApp(manager))
-    endpoint = KeepAlive(RequestBodies(sessions, settings.max_request_size), settings.keep_alive)
+    bounded = RequestBodies(sessions, settings.max_request_size)
+    endpoint = KeepAlive(RequestHeaders(bounded), settings.keep_alive)
 
     async def answer_health(request: Request) -> JSONResponse:
         principal = principal_of(request)
@@ -110,11 +112,12 @@ def http_app(
         async with manager.run():
             yield
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/mcp", endpoint=endpoint),
             Route("/mcp/", endpoint=endpoint),
             Route("/mcp/{namespace:namespace}", endpoint=endpoint),
+            Route("/mcp/{namespace:namespace}/", endpoint=endpoint),
             Route(HEALTH, answer_health, methods=["GET"]),
         ],
         middleware=[
@@ -131,6 +134,8 @@ def http_app(
         exception_handlers={404: _nothing_here},
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # what is served with a slash at its end is served there
+    return app
 
 
 class _CrossOrigin(CORSMiddleware):
@@ -145,8 +150,7 @@ class _CrossOrigin(CORSMiddleware):
 
 
 async def _nothing_here(_request: Request, _error: Exception) -> PlainTextResponse:
-    text = "Nothing here. MCP is at /mcp and at /mcp/NAME, with 1 to 128 of A-Z a-z 0-9 . _ ~ - as the name.\n"
-    return PlainTextResponse(text, status_code=404)
+    return nothing_here()
 
 
 def way_in(host: str, settings: Settings) -> str | None:

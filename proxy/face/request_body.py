@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.json_cost import has_more_values, most_values
 from proxy.face.error_response import error_response
+from proxy.face.single_message import NotSingle, single_message
 
 log = structlog.stdlib.get_logger("proxy.face")
 
@@ -24,7 +25,7 @@ class RequestBodies:
     """An ASGI app around another, which gets the body of each request in one message.
 
     `limit`: the longest body in bytes. A longer one is refused with status 413, one of too many values with 400, each
-    with a JSON-RPC error that names the limit.
+    with a JSON-RPC error that names the limit; so is, with 400, one that is not a single message.
     """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
@@ -65,6 +66,12 @@ class RequestBodies:
         whole: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
         if has_more_values(whole["body"], self._most_values):
             await self._refuse(self._too_many_values, scope, receive, send)
+            return
+        try:
+            whole["body"] = single_message(whole["body"])
+        except NotSingle as fault:
+            log.warning("http.refused", problem=str(fault))
+            await error_response(HTTPStatus.BAD_REQUEST, INVALID_REQUEST, str(fault))(scope, receive, send)
             return
 
         async def replay() -> Message:

@@ -13,7 +13,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 from mcp import MCPError
-from mcp.shared.dispatcher import DispatchContext
+from mcp.shared.dispatcher import DispatchContext, coerce_request_id
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared.transport_context import TransportContext
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
@@ -25,6 +25,7 @@ from proxy.core.scope import ScopeId
 from proxy.core.waiting_messages import WaitingMessages
 from proxy.ports import Caller, Clients, ListKind
 from proxy.upstream.delivery import Delivery, delivery
+from proxy.wire.ids import id_of
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
@@ -282,8 +283,9 @@ class Relay:
         """Pass on a notification of the server; true, since that is all there is to do about it."""
         told = params or {}
         if method == "notifications/progress":
-            token = told.get("progressToken")
-            call = self._calls.get(token) if isinstance(token, int) else None
+            token = id_of(told.get("progressToken"))
+            number = None if token is None else coerce_request_id(token)
+            call = self._calls.get(number) if isinstance(number, int) else None
             if call is not None:
                 call.prolong()
                 self._post(call, method, {**told, "progressToken": call.token})

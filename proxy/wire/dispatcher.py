@@ -21,7 +21,6 @@ from mcp.shared.dispatcher import (
     OnNotifyIntercept,
     OnRequest,
     ProgressFnT,
-    as_request_id,
     coerce_request_id,
     run_notify_intercept,
 )
@@ -33,12 +32,21 @@ from mcp.shared.jsonrpc_dispatcher import (
 )
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, ErrorData, ProgressToken, RequestId
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    ProgressToken,
+    RequestId,
+)
 from pydantic import ValidationError
 
 from proxy.core.errors import too_large, too_many_values
 from proxy.core.json_cost import MAX_JSON_VALUES, UNCOUNTED_BYTES, has_more_values, may_have_more_values
 from proxy.wire.codec import dumps, loads, result_line
+from proxy.wire.ids import NO_BATCHES, id_fault, id_of, with_integer_ids
 from proxy.wire.lines import LineBuffer
 from proxy.wire.pipes import Sink, Source
 from proxy.wire.turns import TURN_S, Allowance, Turns
@@ -62,6 +70,8 @@ _NEXT: Final = re.compile(rb'\{\s*"jsonrpc"\s*:')
 MAX_REQUESTS_IN_WORK: Final = 1000
 """Requests of one server that are in work at a time; others are refused."""
 TOO_MANY: Final = ErrorData(code=INTERNAL_ERROR, message="Too many requests at a time")
+MAX_BATCH_MESSAGES: Final = 1000
+"""Messages of a batch; a larger one is refused as a whole."""
 MAX_NOISE_LINES: Final = 1000
 """Lines in a row that are not JSON-RPC after which a server is taken for something else."""
 ENDLESS: Final = frozenset({"subscriptions/listen"})
@@ -472,25 +482,49 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self._end()
 
     def _take_message(self, said: object) -> None:
+        if isinstance(said, list):
+            self._take_batch(cast("list[object]", said))
+            return
         if not isinstance(said, dict):
             raise ValueError("it is no object")  # noqa: TRY004 - as whatever else is no message
-        message = cast("Json", said)
-        method, params, request_id = message.get("method"), message.get("params"), message.get("id")
-        if message.get("jsonrpc") != "2.0":
-            raise ValueError('it has no "jsonrpc": "2.0"')
+        message = with_integer_ids(cast("Json", said))
+        if fault := _fault_of(message):
+            if self._refusal and "method" in message and "id" in message:
+                self._refuse(id_of(message["id"]), fault)
+            raise ValueError(fault)
+        method, request_id = message.get("method"), id_of(message.get("id"))
         if method is None:
             self._take_answer(message)
-        elif not isinstance(method, str) or not isinstance(params, dict | None):
-            raise ValueError("its method is no text, or its params are no object")
         elif request_id is None:
-            self._take_notification(method, cast("Json | None", params))
-        elif as_request_id(request_id) is None:
-            raise ValueError("its id is neither text nor an integer")
+            self._take_notification(method, message.get("params"))
         else:
-            self._take_request(request_id, method, cast("Json | None", params))
+            self._take_request(request_id, method, message.get("params"))
+
+    def _take_batch(self, messages: list[object]) -> None:
+        """Take what a server sends in a batch (2025-03-26) one by one; a client is told that each is to come alone."""
+        if self._refusal:
+            each = [cast("Json", one) for one in messages if isinstance(one, dict)]
+            ids = [request_id for one in each if "method" in one and (request_id := id_of(one.get("id"))) is not None]
+            for request_id in ids if 0 < len(ids) <= MAX_BATCH_MESSAGES else [None]:
+                self._refuse(request_id, NO_BATCHES)
+            raise ValueError("it is a batch")
+        if len(messages) > MAX_BATCH_MESSAGES:
+            raise ValueError(f"it is a batch of more than {MAX_BATCH_MESSAGES} messages")
+        taken = 0
+        for one in messages:
+            with suppress(ValueError):  # what is no message costs itself alone
+                self._take_message(None if isinstance(one, list) else one)  # there is no batch in a batch
+                taken += 1
+        if not taken:
+            raise ValueError("it is a batch without a message")
+
+    def _refuse(self, request_id: RequestId | None, fault: str) -> None:
+        """Tell a client that what it has sent is not a request; without an id where it cannot be told of which."""
+        error = {"code": INVALID_REQUEST, "message": fault}
+        self._write(dumps({"jsonrpc": "2.0", "id": request_id, "error": error}) + b"\n")
 
     def _take_answer(self, message: Json) -> None:
-        result, request_id = message.get("result"), as_request_id(message.get("id"))
+        result, request_id = message.get("result"), id_of(message.get("id"))
         pending = None if request_id is None else self._pending.get(coerce_request_id(request_id))
         if isinstance(result, dict):
             outcome = cast("Json", result)
@@ -539,7 +573,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
             self._settle()
 
     def _take_progress(self, params: Json) -> None:
-        token, progress = as_request_id(params.get("progressToken")), _number(params.get("progress"))
+        token, progress = id_of(params.get("progressToken")), _number(params.get("progress"))
         pending = None if token is None else self._pending.get(coerce_request_id(token))
         if progress is not None and pending is not None and pending.on_progress is not None:
             total, message = _number(params.get("total")), params.get("message")
@@ -631,6 +665,17 @@ class LineDispatcher(Dispatcher[TransportContext]):
         self.over.set()
         for pending in self._pending.values():
             pending.settle(CLOSED)
+
+
+def _fault_of(message: Json) -> str:
+    """Why an object is not a message of JSON-RPC; empty where it is one, or an answer that has its own place."""
+    if message.get("jsonrpc") != "2.0":
+        return 'It has no "jsonrpc": "2.0"'
+    if message.get("method") is None:
+        return ""
+    if not isinstance(message["method"], str) or not isinstance(message.get("params"), dict | None):
+        return "Its method is not text, or its params are not an object"
+    return id_fault(message)
 
 
 def _line(kind: str, content: object, params: object = None, request_id: RequestId | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""The ids of JSON-RPC requests, and progress tokens, which peers may write in another way than they got them."""
+"""What messages of JSON-RPC may be: one at a time, whose ids and progress tokens peers may write in their own way."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -6,6 +6,8 @@ from typing import Any, Final, TypeAlias, cast
 Id: TypeAlias = str | int
 """What MCP allows as an id or a progress token (2025-11-25, basic/index and basic/utilities/progress)."""
 
+NO_BATCHES: Final = "This proxy takes one message at a time: send each message of a batch by itself"
+"""What is answered to a batch, which 2025-03-26 alone had, and no revision before or after it."""
 _IN_PARAMS: Final = {"notifications/cancelled": "requestId", "notifications/progress": "progressToken"}
 """Notifications, and the parameter that names a request."""
 
@@ -18,6 +20,18 @@ def id_of(value: object) -> Id | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def id_fault(message: Mapping[str, Any]) -> str:
+    """Why a message cannot be a request or a notification by its id; empty where it can, or is neither.
+
+    A notification whose id is null is one: some libraries write all members that they know.
+    """
+    if "id" not in message or "method" not in message or id_of(message["id"]) is not None:
+        return ""
+    if message["id"] is None and str(message["method"]).startswith("notifications/"):
+        return ""
+    return "The id of a request has to be text or an integer"
 
 
 def with_integer_ids(message: dict[str, Any]) -> dict[str, Any]:

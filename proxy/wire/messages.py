@@ -6,7 +6,7 @@ import structlog
 from mcp_types import JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from proxy.wire.codec import loads
-from proxy.wire.dispatcher import NO_ANSWER
+from proxy.wire.dispatcher import MAX_BATCH_MESSAGES, NO_ANSWER
 from proxy.wire.ids import id_of, with_integer_ids
 
 log = structlog.stdlib.get_logger("proxy.wire")
@@ -22,7 +22,7 @@ def messages_in(text: str) -> list[JSONRPCMessage]:
     except ValueError as problem:
         log.debug("server.noise", problem=str(problem))
         return []
-    each = cast("list[object]", said) if isinstance(said, list) else [said]
+    each = cast("list[object]", said)[:MAX_BATCH_MESSAGES] if isinstance(said, list) else [said]
     return [message for message in map(_message, each) if message is not None]
 
 
