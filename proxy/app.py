@@ -213,8 +213,8 @@ async def running(
     """A proxy by `loaded`; `own`: the scope of its one client, None where it serves many over HTTP.
 
     `early`: processes that were started ahead. `masker`: the one that logs go through, which learns the secrets of
-    later configurations. On leaving, what skills do at their end has 1.4 s, then all servers end within about 3 s, and
-    what is to be remembered is written within one more.
+    later configurations. On leaving, what skills do at their end has 1.4 s, then all servers end within about 3 s
+    (or twice their longest `stop_timeout` and 1 s), and what is to be remembered is written within one more.
     """
     masker = masker or Masker(loaded.secrets)
     settings, policy = loaded.settings, loaded.policy

@@ -92,7 +92,8 @@ def check_usefulness(parts: Parts, catalogue: Catalogue, findings: Findings) -> 
             findings.note((part, key), f"disabled: it is not started{_going_without(key, skills)}")
         elif named and key not in {*named, *catalogue.start_tools}:
             findings.note((part, key), "no skill names it: it is never started")
-        for setting, value in (("timeout", entry.timeout), ("start_timeout", entry.start_timeout)):
+        for setting in ("timeout", "start_timeout", "stop_timeout"):
+            value: float = getattr(entry, setting)
             if value >= _UNLIKELY_SECONDS:
                 findings.note((part, key, setting), f"{value:g} seconds; if milliseconds are meant, divide by 1000")
 
@@ -156,7 +157,9 @@ def _check_kind(entry: dict[str, Plain], url: str | None, place: Place, findings
         if entry["command"] == "":
             findings.problem((*place, "command"), "is empty: write the program to start")
     else:
-        _note_unused(entry, ("args", "env", "cwd", "inherit_env"), "it goes with a command", place, findings)
+        _note_unused(
+            entry, ("args", "env", "cwd", "inherit_env", "stop_timeout"), "it goes with a command", place, findings
+        )
 
 
 def _note_unused(entry: dict[str, Plain], keys: tuple[str, ...], why: str, place: Place, findings: Findings) -> None:

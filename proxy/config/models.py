@@ -301,6 +301,11 @@ class ServerEntry(_Part):
     start_timeout: Seconds = Field(
         default=StdioServer.start_timeout, description="Seconds from starting the server to its first list of tools."
     )
+    stop_timeout: Seconds = Field(
+        default=StdioServer.stop_timeout,
+        description="Seconds that a program has to end by itself once its input is closed, and as many again after "
+        "SIGTERM; then it is killed.",
+    )
     idle_stop: Seconds | None = Field(
         default=StdioServer.idle_stop,
         description="Seconds after which it is ended when no client has a skill active that needs it. Default: never.",

@@ -159,6 +159,7 @@ def _stdio(
         cwd=cwd,
         timeout=entry.timeout,
         start_timeout=entry.start_timeout,
+        stop_timeout=entry.stop_timeout,
         idle_stop=entry.idle_stop,
         eager=entry.start == "eager",
         era=entry.era,

@@ -19,9 +19,10 @@ class StdioServer:
     """A server that runs as a child process.
 
     `env` is the child's whole environment. `timeout`: seconds a call may go without a result or progress.
-    `start_timeout`: seconds from spawning to its first list. `idle_stop`: seconds after which it is ended when no scope
-    needs it, None for never. `max_concurrency`: most calls in work at it, None for any number. `max_connections`: most
-    connections at a time, where each scope has its own. `max_message_size`: most bytes of one message of it.
+    `start_timeout`: seconds from spawning to its first list. `stop_timeout`: seconds that it has to end by itself once
+    its input has ended, and again once it was asked by SIGTERM. `idle_stop`: seconds after which it is ended when no
+    scope needs it, None for never. `max_concurrency`: most calls in work at it, None for any number. `max_connections`:
+    most connections at a time, where each scope has its own. `max_message_size`: most bytes of one message of it.
     """
 
     key: str
@@ -31,6 +32,7 @@ class StdioServer:
     cwd: str | None = None
     timeout: float = 300.0
     start_timeout: float = 30.0
+    stop_timeout: float = 1.2
     idle_stop: float | None = None
     eager: bool = False
     era: EraChoice = "auto"

@@ -79,7 +79,7 @@ class Pool:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Owns the connections; on leaving, all end side by side, within about 4 s."""
+        """Owns the connections; on leaving, all end side by side, within twice the longest `stop_timeout` and 1 s."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._definitions.run)

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import queue
+import struct
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +13,10 @@ from typing import Final, cast
 import anyio
 
 from proxy.wire.standard_streams import PIPE_SIZE
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 CHUNK: Final = 64 * 1024
 ROOM: Final = 256 * 1024
@@ -62,6 +68,13 @@ class Source(asyncio.Protocol):
         """Pass the end on."""
         self._on_end()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something has been written to it that was not read yet."""
+        transport = self._transport
+        pipe = None if transport is None or transport.is_closing() else transport.get_extra_info("pipe")
+        return pipe is not None and _bytes_in_pipe(pipe.fileno()) > 0
+
     def pause(self) -> None:
         """Read no more for now; what has been read already may still come."""
         self._paused = True
@@ -87,7 +100,7 @@ class Sink(asyncio.BaseProtocol):
     """The end of `fd` that is written, which it owns; `polled`: see `standard_streams.can_be_polled`.
 
     `unwritten`: what has to be written before all else. `lost`: nobody reads at the other end any more; `full`: what
-    was written waits to be taken.
+    was written waits to be taken. `unread`: whether it was lost before anybody had read anything, where that is known.
     """
 
     def __init__(self, fd: int, *, polled: bool = True, unwritten: bytes = b"") -> None:
@@ -103,8 +116,10 @@ class Sink(asyncio.BaseProtocol):
         self._waiting = 0
         self._taken = asyncio.Event()
         self._closing = False
+        self._written = 0
         self.lost = False
         self.full = False
+        self.unread = False
 
     async def start(self, on_lost: Callable[[Exception | None], None], on_full: Callable[[], None]) -> None:
         """Make ready to write: `on_lost` is told of the loss, with an error when it cost something that was written.
@@ -127,6 +142,9 @@ class Sink(asyncio.BaseProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let nobody wait any more."""
         self.lost = True
+        pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
+        if pipe is not None:
+            self.unread = isinstance(exc, BrokenPipeError) or 0 < self._written == _bytes_in_pipe(pipe.fileno())
         self.resume_writing()
         self._on_lost(exc)
 
@@ -149,6 +167,7 @@ class Sink(asyncio.BaseProtocol):
         """
         if self._transport is None or self.lost or not data:
             return
+        self._written += len(data)
         if not self._together and not more:
             self._transport.write(data)
             return
@@ -208,6 +227,16 @@ class Sink(asyncio.BaseProtocol):
             self.close()
         elif not self._closing or self._transport.get_write_buffer_size():  # else it closes by now: once is enough
             self._transport.abort()
+
+
+def _bytes_in_pipe(fd: int) -> int:
+    """How much has been written to a pipe that nobody has read yet; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
+    try:
+        return struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+    except OSError:
+        return 0
 
 
 class _ThreadReader(asyncio.ReadTransport):

@@ -3,7 +3,6 @@
 import anyio
 import pytest
 
-from proxy.upstream import process
 from tests.conftest import Json, text_of
 from tests.faults.front import LONG, SHORT, FaultBench, complaint, front, works
 from tests.upstream.bench import alive, until
@@ -66,12 +65,9 @@ async def test_a_process_that_closes_its_output_and_lives_on_is_replaced(bench: 
     assert proxy.runs() == 1
 
 
-async def test_what_is_lost_with_an_output_is_told_before_the_process_has_ended(
-    bench: FaultBench, monkeypatch: pytest.MonkeyPatch
-):
+async def test_what_is_lost_with_an_output_is_told_before_the_process_has_ended(bench: FaultBench):
     """However long it may take to end: whoever waits for the answer does not wait for that."""
-    monkeypatch.setattr(process, "GRACE", LONG)
-    bench.unruly("a", {"timeout": LONG})
+    bench.unruly("a", {"timeout": LONG, "stop_timeout": LONG})
     async with front(bench) as proxy:
         assert "closed its output" in complaint(await proxy.beside(("close", "stdout")))
         bench.close()
