@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.byte_budget import ByteBudget
 from proxy.core.catalogue import Skill
@@ -18,6 +18,7 @@ from proxy.core.server import Server
 ServerState: TypeAlias = Literal["idle", "starting", "ready", "failed", "stopped"]
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 """The lists that can change; each has a `notifications/{kind}/list_changed` of its own."""
+LISTS: Final[tuple[ListKind, ...]] = ("tools", "resources", "prompts")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Status:
     """The seconds until it is tried again, None where nobody waits for that."""
     whole_reason: str = ""
     """The same with what the server itself wrote, if that is more: for the user's own terminal alone."""
+    notes: tuple[str, ...] = ()
+    """What is worth knowing of it while it is ready, a clause each."""
 
 
 class Channel(Protocol):
@@ -180,6 +183,10 @@ class Upstreams(Protocol):
 
     def roots_changed(self, scope: ScopeId) -> None:
         """Tell the servers that may ask for this scope's roots that they have changed; waits for none."""
+        ...
+
+    def follow_client(self, scope: ScopeId) -> None:
+        """Have the connections of `scope` alone speak its client's era, which has turned out to be another one."""
         ...
 
     async def watch(
@@ -392,6 +399,10 @@ class Clients(Protocol):
 
     def capabilities(self, scope: ScopeId) -> Json:
         """What the newest client of `scope` declared that it can be asked."""
+        ...
+
+    def era(self, scope: ScopeId) -> Era | None:
+        """The era that the newest client of `scope` speaks; None where none has come yet."""
         ...
 
     def levels(self, scope: ScopeId | None) -> frozenset[str]:

@@ -53,6 +53,8 @@ def check(loaded: Loaded, *, offline: bool) -> int:
     print()
     for key, status in statuses.items():
         say(f"server {key}: {_standing(status, inventory.get(key))}")
+        for note in status.notes:
+            say(indented(note))
     good = found.good and not wrong
     _print(found, good=good)
     return GOOD if good else LIVE_PROBLEM

@@ -315,7 +315,8 @@ class ServerEntry(_Part):
     )
     era: EraChoice = Field(
         default="auto",
-        description="Protocol era: handshake (up to 2025-11-25), modern (2026-07-28), or auto to find out.",
+        description="Protocol era: handshake (up to 2025-11-25), modern (2026-07-28), or auto to find out; where a "
+        "connection is for one client, auto prefers the client's own.",
     )
     isolation: Isolation = Field(
         default=StdioServer.isolation,

@@ -133,13 +133,20 @@ class ClientRegistry:
         self._listening: dict[ScopeId, _Listening] = {}
         self._streams: set[tuple[ScopeId, str]] = set()
         self._declared: dict[ScopeId, Json] = {}
+        self._eras: dict[ScopeId, Era] = {}
         self._numbers = count()
         self.on_wish: Callable[[ScopeId, frozenset[str]], Coroutine[Any, Any, None]] = _nothing
         self.on_part: Callable[[ScopeId, str], None] = lambda _scope, _connection: None
 
-    def declare(self, scope: ScopeId, capabilities: Json) -> None:
-        """Take note of what the newest client of `scope` declared that it can be asked."""
+    def declare(self, scope: ScopeId, capabilities: Json, era: Era) -> bool:
+        """Take note of what the newest client of `scope` declared that it can be asked, and of the era that it speaks.
+
+        Whether the client before it spoke another era.
+        """
         self._declared[scope] = capabilities
+        before = self._eras.get(scope, era)
+        self._eras[scope] = era
+        return before != era
 
     def meet(
         self, scope: ScopeId, connection: str, session: ServerSession, capabilities: Json, *, stream: bool
@@ -152,7 +159,7 @@ class ClientRegistry:
         has_stream = stream or (scope, connection) in self._streams
         waiting = WaitingMessages(self.budget.share(WAITING_BYTES), WAITING)
         self._peers.setdefault(scope, {})[connection] = _Peer(session, capabilities, waiting, stream=has_stream)
-        self.declare(scope, capabilities)
+        self.declare(scope, capabilities, "handshake")
 
     def part(self, scope: ScopeId, connection: str) -> None:
         """Forget a connection that has ended."""
@@ -168,6 +175,7 @@ class ClientRegistry:
     def forget(self, scope: ScopeId) -> None:
         """Forget a scope that has ended."""
         self._declared.pop(scope, None)
+        self._eras.pop(scope, None)
 
     def streaming(self, scope: ScopeId, connection: str, open_now: bool) -> None:  # noqa: FBT001 - a callback's value
         """A connection's own stream has begun, or ended.
@@ -256,6 +264,10 @@ class ClientRegistry:
     def capabilities(self, scope: ScopeId) -> Json:
         """What the newest client of `scope` declared that it can be asked."""
         return self._declared.get(scope, {})
+
+    def era(self, scope: ScopeId) -> Era | None:
+        """The era that the newest client of `scope` speaks; None where none has come yet."""
+        return self._eras.get(scope)
 
     def levels(self, scope: ScopeId | None) -> frozenset[str]:
         """The log levels that clients have set: those of `scope`, or all."""

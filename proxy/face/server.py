@@ -168,7 +168,8 @@ class ProxyServer(Server[dict[str, Any]]):
         return discover_result(catalogue, whole, self._gate.settings.publish)
 
     async def _greet(self, scope: ScopeId, capabilities: Json) -> None:
-        self._clients.declare(scope, capabilities)
+        if self._clients.declare(scope, capabilities, "handshake"):  # what came before was a question alone
+            self._gate.upstreams.follow_client(scope)
         await self._gate.state(scope)
 
     async def _meet(self, scope: ScopeId, ctx: Context) -> RequestChannel:
@@ -182,7 +183,7 @@ class ProxyServer(Server[dict[str, Any]]):
             channel = RequestChannel.modern(ctx)
             check_capabilities(channel.capabilities)
             # Each request may come from another client: what one of them cannot answer is refused when it is asked.
-            self._clients.declare(scope, channel.capabilities if ctx.request is None else ANYTHING)
+            self._clients.declare(scope, channel.capabilities if ctx.request is None else ANYTHING, "modern")
             if ctx.method == "server/discover" and ctx.request is None:
                 await self._gate.state(scope)
             return channel

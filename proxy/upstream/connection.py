@@ -2,8 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -12,24 +18,45 @@ import anyio.abc
 import structlog
 from mcp import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header
-from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
 from proxy.core.capabilities import relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
 from proxy.core.inventory import MAX_LIST_ENTRIES, SKILLS_LIMIT, Json, Offer, is_json
 from proxy.core.log_levels import LEVELS, least_severe
+from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
-from proxy.ports import Caller, Clients, ListKind
+from proxy.ports import LISTS, Caller, Clients, ListKind
 from proxy.upstream.delivery import UNCLEAR, delivery
+from proxy.upstream.eras import Eras
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import Greeting, closed, cut_off, ends, error_of, greet, no_response, not_read
+from proxy.upstream.greeting import (
+    PROBE_FIRST,
+    Greeting,
+    Order,
+    closed,
+    cut_off,
+    ends,
+    error_of,
+    greet,
+    no_response,
+    not_read,
+)
 from proxy.upstream.http_sse import PostFailed
 from proxy.upstream.lists import Lists
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
-from proxy.upstream.transport import CannotStart, Transport, failure_of, one_line, transport
+from proxy.upstream.transport import (
+    CannotStart,
+    Transport,
+    failure_of,
+    is_unreachable,
+    one_line,
+    root_errors,
+    transport,
+)
 from proxy.upstream.watching import ListenStream, Subscriptions
 from proxy.wire.turns import Turns
 
@@ -40,7 +67,8 @@ LEVEL_WAIT: Final = 2.0
 _AT_ONCE: Final = nullcontext()
 _NOT_RUN: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.INTERNAL_SERVER_ERROR)
 """HTTP statuses that say that a request has not run."""
-LISTS: Final[tuple[ListKind, ...]] = ("tools", "resources", "prompts")
+NO_TOOLS_DECLARED: Final = "it declares no tools, so it is not asked for any"
+NO_TOOLS_LISTED: Final = "it declares neither tools nor resources nor prompts, and refuses to list tools: it has none"
 
 
 class Connection:
@@ -67,6 +95,14 @@ class Connection:
         self.changes = changes
         self.over = way.over
         way.on_late_answer(relay.answered_late)
+        undeclared = bool(greeting.declared) and "tools" not in greeting.declared
+        self.notes: tuple[str, ...] = (NO_TOOLS_DECLARED,) if undeclared else ()
+        """What is worth knowing of the server, a clause each."""
+
+    @property
+    def era(self) -> Era:
+        """The era that it speaks."""
+        return self._greeting.era
 
     @property
     def asks(self) -> bool:
@@ -122,22 +158,22 @@ class Connection:
     async def offer(self, before: Offer | None = None, kinds: Collection[ListKind] = LISTS) -> Offer:
         """Everything the server offers, all pages of each list; of resources, skills and prompts what can be read.
 
+        What a server has not declared it is not asked for: some end, or never answer. One that declares no list at all
+        is asked for its tools, since many that are simple say nothing of what they have.
+
         `kinds`: the lists to read, skills along with resources, which their files are; the others are as `before`, as
         are those but tools that cannot be read now.
 
         Raises:
             CannotStart: its list of tools could not be read.
         """
-        has = self._greeting.capabilities
+        declared = self._greeting.declared
         offer = before or Offer(instructions=self._greeting.instructions, extension=self._greeting.skills)
-        if "tools" in kinds:
-            try:
-                tools = await self._lists.read("tools/list", "tools")
-            except ProxyError as error:
-                raise CannotStart(_unlisted(error)) from None
+        if "tools" in kinds and ("tools" in declared or not declared):
+            tools = await self._tools(offer, needed=bool(declared))
             offer = replace(offer, tools=self._sound(Offer.of(tools=tools).tools))
             self._stamp.learn(offer.tools)
-        if "resources" in kinds and has.get("resources") is not None:
+        if "resources" in kinds and "resources" in declared:
             resources = await self._besides("resources/list", "resources", offer.resources)
             templates = await self._besides("resources/templates/list", "resourceTemplates", offer.templates)
             read = Offer.of(resources=resources, templates=templates)
@@ -145,10 +181,27 @@ class Connection:
         if "resources" in kinds and offer.extension is not None:
             skills = await self._besides("skills/list", "skills", offer.skills, most=SKILLS_LIMIT)
             offer = replace(offer, skills=Offer.of(skills=skills, extension=offer.extension).skills)
-        if "prompts" in kinds and has.get("prompts") is not None:
+        if "prompts" in kinds and "prompts" in declared:
             prompts = await self._besides("prompts/list", "prompts", offer.prompts)
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
         return replace(offer, left_out=self._lists.left_out)
+
+    async def _tools(self, before: Offer, *, needed: bool) -> Iterable[object]:
+        """The list of tools; `needed`: that it cannot be read is a failure, else it stays as it was.
+
+        Raises:
+            CannotStart: it could not be read.
+        """
+        try:
+            return await self._lists.read("tools/list", "tools")
+        except Rejection as error:
+            if needed:
+                raise CannotStart(_unlisted(error)) from None
+            if NO_TOOLS_LISTED not in self.notes:
+                self.notes = (*self.notes, NO_TOOLS_LISTED)
+            return before.tools
+        except ProxyError as error:
+            raise CannotStart(_unlisted(error)) from None
 
     async def how_it_ended(self) -> Failure:
         """How a lost connection ended."""
@@ -309,62 +362,137 @@ class Changes:
         return taken
 
 
+class _OtherOrder(CannotStart):
+    """A greeting that came to nothing, and may come to something in another order on a connection of its own."""
+
+    def __init__(self, failure: Failure, how: str) -> None:
+        super().__init__(failure)
+        self.how = how
+        """How the server took it, as a clause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """What connections to a server need of the proxy, the same for each."""
+
+    mask: Callable[[str], str]
+    """Takes secrets out of what the server says on stderr."""
+
+    start: Callable[[StdioServer], Spawned]
+    """Gives a process of a server."""
+
+    owner: ScopeId | None
+    """The scope that the connection belongs to, whose clients the server may ask."""
+
+    clients: Clients
+    input_wait: float
+    """Seconds that a question may wait for its answer."""
+
+    on_update: Callable[[Json], None]
+    """Called with each `notifications/resources/updated`."""
+
+    turns: Turns
+    """Shared by all connections, for what servers send unasked."""
+
+    eras: Eras
+    """Shared by all connections."""
+
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Counts a question that waits for the owner's clients inside, or raises PastLimit."""
+
+
 @asynccontextmanager
-async def connect(  # noqa: PLR0913 - the pool gives it its parts by name
-    server: Server,
-    mask: Callable[[str], str],
-    *,
-    start: Callable[[StdioServer], Spawned],
-    owner: ScopeId | None,
-    clients: Clients,
-    input_wait: float,
-    on_update: Callable[[Json], None],
-    turns: Turns,
-    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
-) -> AsyncGenerator[Connection]:
+async def connect(server: Server, options: ConnectionOptions) -> AsyncGenerator[Connection]:
     """A greeted connection to `server`, open inside the block, which has to stay in one task.
 
-    `mask` takes secrets out of what the server says on stderr, `start` gives its process. `owner`: the scope that it
-    belongs to, whose clients the server may ask. `on_update`: called with each `notifications/resources/updated`.
-    `turns`: shared by all connections, for what servers send unasked.
-    `waiting`: counts a question that waits for the owner's clients inside, or raises PastLimit.
+    Where the server ends, or refuses, because of the era that it was asked for first, it is started once more.
 
     Raises:
         CannotStart: with the reason.
     """
-    ready = False
+    client = None if options.owner is None else options.clients.era(options.owner)
+    first, *others = options.eras.orders(server, client)
+    async with AsyncExitStack() as open_connection:
+        try:
+            connection = await open_connection.enter_async_context(_greeted(server, options, first))
+        except _OtherOrder as refused:
+            if not others:
+                raise
+            log.info("server.other_era", server=server.key, reason=refused.how)
+            connection = await open_connection.enter_async_context(_greeted(server, options, others[0]))
+            speaks = "the handshake" if connection.era == "handshake" else "2026-07-28"
+            told = f"it speaks {speaks} only: {refused.how}; `era: {connection.era}` saves the second start"
+            connection.notes = (told, *connection.notes)
+            options.eras.met(server, others[0], connection.era, at_first=False)
+        else:
+            options.eras.met(server, first, connection.era, at_first=True)
+        yield connection
+
+
+@asynccontextmanager
+async def _greeted(server: Server, options: ConnectionOptions, order: Order) -> AsyncGenerator[Connection]:
+    """A connection that was greeted in one order.
+
+    Raises:
+        _OtherOrder: another order may do.
+        CannotStart: none will.
+    """
+    greeting: Greeting | None = None
+    asked = False
+    owner, clients = options.owner, options.clients
     changes = Changes()
     relay = Relay(
         server.key,
         owner,
         clients,
         limit=server.timeout,
-        input_wait=input_wait,
+        input_wait=options.input_wait,
         on_change=changes.note,
-        on_update=on_update,
-        waiting=waiting,
+        on_update=options.on_update,
+        waiting=options.waiting,
         has_changed=changes.has,
     )
     try:
-        opened = transport(server, mask, start, turns=turns, unwanted=relay.unwanted)
+        opened = transport(server, options.mask, options.start, turns=options.turns, unwanted=relay.unwanted)
         # What comes over HTTP is handled in the context of the request that it came for, which only tasks have.
         at_once = relay.notified if isinstance(server, StdioServer) else None
         async with opened as way, anyio.create_task_group() as tasks:
             await tasks.start(way.dispatcher.run, relay.on_request, relay.on_notify, at_once)
+            may_ask = relayed(clients.capabilities(owner)) if owner is not None else {}
+            asked = True
             try:
-                may_ask = relayed(clients.capabilities(owner)) if owner is not None else {}
-                greeting = await greet(way.dispatcher, server.era, may_ask, way.over)
+                greeting = await greet(way.dispatcher, order, may_ask, way.over)
             except MCPError as error:
-                raise CannotStart(await way.why(error)) from None
-            ready = True
+                raise await _not_greeted(error, way, order) from None
             connection = Connection(server, greeting, way, relay, changes)
             connection.start(tasks)
             yield connection
             tasks.cancel_scope.cancel()
     except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
-        if ready:
+        if greeting is not None:
             raise
-        raise CannotStart(failure_of(error, server)) from None
+        found = next((leaf for leaf in root_errors(error) if isinstance(leaf, CannotStart)), None)
+        if found is None and asked and not is_unreachable(error):
+            raise _OtherOrder(failure_of(error, server), f"it breaks the connection off on {order[0]}") from None
+        raise found or CannotStart(failure_of(error, server)) from None
+
+
+async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotStart:
+    """What a greeting that failed leads to.
+
+    Another order may do where the server has ended or closed the connection, unless it has read nothing, and where it
+    refuses the handshake after a probe: some take no second opening on one connection. What has an HTTP status of an
+    error was refused as such, whatever came before it.
+    """
+    failure = await way.why(error)
+    if closed(error) or cut_off(error):
+        if way.child is None:
+            return _OtherOrder(failure, f"it breaks the connection off on {order[0]}")
+        return CannotStart(failure) if way.child.unheard else _OtherOrder(failure, f"it ends on {order[0]}")
+    refused = way.http is not None and (way.http.status or 0) >= HTTPStatus.BAD_REQUEST
+    if order == PROBE_FIRST and not refused and error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        return _OtherOrder(failure, "it refuses initialize after server/discover")
+    return CannotStart(failure)
 
 
 def _unlisted(error: ProxyError) -> Failure:

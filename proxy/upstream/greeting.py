@@ -1,8 +1,9 @@
 """Agreeing with a server on a protocol revision, and telling the SDK's own errors from the server's."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import anyio
 from mcp import MCPError
@@ -19,10 +20,18 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from proxy.core.inventory import Json, is_json, items, members_of
+from proxy.core.protocol import Era
 from proxy.core.published import EXTENSION
-from proxy.core.server import EraChoice
+from proxy.ports import LISTS, ListKind
 from proxy.upstream.stamp import CLIENT_INFO, envelope
 from proxy.wire.dispatcher import NO_ANSWER
+
+Order: TypeAlias = tuple[Literal["server/discover", "initialize"], ...]
+"""The requests by which a revision can be agreed on, in the order in which they are tried on one connection."""
+HANDSHAKE_ONLY: Final[Order] = ("initialize",)
+MODERN_ONLY: Final[Order] = ("server/discover",)
+HANDSHAKE_FIRST: Final[Order] = ("initialize", "server/discover")
+PROBE_FIRST: Final[Order] = ("server/discover", "initialize")
 
 PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
@@ -67,6 +76,16 @@ class Greeting:
         )
 
     @property
+    def declared(self) -> frozenset[ListKind]:
+        """The lists that the server says it has."""
+        return frozenset(kind for kind in LISTS if self.capabilities.get(kind) not in (None, False))
+
+    @property
+    def era(self) -> Era:
+        """The era of the revision."""
+        return "handshake" if self.version in HANDSHAKE_PROTOCOL_VERSIONS else "modern"
+
+    @property
     def skills(self) -> Json | None:
         """The server's settings of the skills extension; None where it has not declared that."""
         extensions = self.capabilities.get("extensions")
@@ -74,31 +93,52 @@ class Greeting:
         return settings if is_json(settings) else None
 
 
-async def greet(out: Outbound, era: EraChoice, capabilities: Json, over: anyio.Event) -> Greeting:
+async def greet(out: Outbound, order: Order, capabilities: Json, over: anyio.Event) -> Greeting:
     """Agree on a revision by the specification's rules for clients that speak both eras; `over`: the connection's end.
 
-    `capabilities`: what the server may ask of clients. Whatever is no evidence of a modern server is met with the
-    handshake. A handshake refused because a probe that seemed unanswered has settled the connection on the modern era
-    is followed by another probe.
+    `capabilities`: what the server may ask of clients. Whatever is no evidence of the other era is met with the next
+    request of `order`.
 
     Raises:
         MCPError: no agreement.
     """
-    if era == "modern":
-        return await _discover(out, capabilities)
-    if era == "auto":
-        try:
-            with anyio.move_on_after(PROBE_WAIT):
-                return await _discover(out, capabilities)
-        except MCPError as error:
-            if (closed(error) and await ends(over)) or _modern_only(error):
-                raise
+    if order == HANDSHAKE_FIRST:
+        return await _handshake_first(out, capabilities, over)
+    if order == PROBE_FIRST:
+        return await _probe_first(out, capabilities, over)
+    return await (_initialize if order == HANDSHAKE_ONLY else _discover)(out, capabilities)
+
+
+async def _probe_first(out: Outbound, capabilities: Json, over: anyio.Event) -> Greeting:
+    """Ask for the modern era, then shake hands.
+
+    A handshake refused because a probe that seemed unanswered has settled the connection on the modern era is followed
+    by another probe.
+    """
+    try:
+        with anyio.move_on_after(PROBE_WAIT):
+            return await _discover(out, capabilities)
+    except MCPError as error:
+        if (closed(error) and await ends(over)) or _modern_only(error):
+            raise
     try:
         return await _initialize(out, capabilities)
     except MCPError as error:
-        if era != "auto" or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         return await _discover(out, capabilities)
+
+
+async def _handshake_first(out: Outbound, capabilities: Json, over: anyio.Event) -> Greeting:
+    """Shake hands; who refuses that may be of the modern era alone."""
+    try:
+        return await _initialize(out, capabilities)
+    except MCPError as error:
+        if closed(error) and await ends(over):
+            raise
+        with suppress(MCPError), anyio.move_on_after(PROBE_WAIT):  # why the handshake was refused says more
+            return await _discover(out, capabilities)
+        raise
 
 
 async def _discover(out: Outbound, capabilities: Json) -> Greeting:

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from proxy.core.errors import ProxyError, Rejection, ServerUnavailable
 from proxy.core.inventory import Offer
+from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId
 from proxy.core.server import Server, StdioServer
 from proxy.ports import ServerState, Status
@@ -102,7 +103,8 @@ class Life:
     def status(self) -> Status:
         """Where it stands, why, and when it is tried again."""
         wait = None if self._next_try is None else max(0.0, self._next_try - anyio.current_time())
-        return Status(self._state, self._failure.public, wait, self._failure.whole)
+        notes = () if self.connection is None else self.connection.notes
+        return Status(self._state, self._failure.public, wait, self._failure.whole, notes)
 
     @property
     def tried(self) -> bool:
@@ -178,6 +180,15 @@ class Life:
         if self.runs:
             self._set("stopped", Failure(why))
         self._attempt.scope.cancel()
+
+    def follow_client(self, era: Era) -> None:
+        """Begin anew where its client speaks `era`, and it may speak that too: not while a request is in work."""
+        connection = self.connection
+        fits = connection is not None and (connection.era == era or connection.in_work)
+        if self.server.era == "auto" and self.runs and not fits:
+            self.stop("its client speaks another protocol era")
+            if self._holders:
+                self._begin()
 
     def retire(self, within: float, why: str = "") -> None:
         """End it for good, when its calls are done, at most after `within` seconds; no new call gets it."""
@@ -279,6 +290,8 @@ class Life:
         self._up_since = anyio.current_time()
         self._on_offer(offer)
         self._set("ready")
+        for note in connection.notes:
+            log.info("server.note", server=self.server.key, note=note)
         self._rest_if_unheld()
 
     def _lost(self, connection: Connection, why: Failure = NO_FAILURE) -> None:

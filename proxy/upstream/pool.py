@@ -17,8 +17,9 @@ from proxy.core.server import Server
 from proxy.core.settings import Settings
 from proxy.gateway.quotas import Quotas
 from proxy.ports import Clients, Remembered, Status
-from proxy.upstream.connection import Connection, connect
+from proxy.upstream.connection import Connection, ConnectionOptions, connect
 from proxy.upstream.definitions import Definitions
+from proxy.upstream.eras import Eras
 from proxy.upstream.life import Life
 from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
@@ -73,6 +74,7 @@ class Pool:
         self._definitions = Definitions(settings.definitions, pins, self._show)
         self._offers = Offers(self._shown(self._read_kept(servers)), self._keep)
         self._turns = Turns()
+        self._eras = Eras()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
         self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
@@ -101,6 +103,7 @@ class Pool:
         if self._kept is not None and anew:
             kept = await anyio.to_thread.run_sync(self._read_kept, anew, abandon_on_cancel=True)
         self._servers, self._unstartable = servers, unstartable
+        self._eras.forget(anew)
         for place, life in list(self._lives.items()):
             key = place[0]
             if key in anew or key not in servers:
@@ -244,6 +247,13 @@ class Pool:
             if self._owner(place) == scope and connection.asks:
                 self._start_soon(connection.tell, "notifications/roots/list_changed")
 
+    def follow_client(self, scope: ScopeId) -> None:
+        """Have the connections of `scope` alone speak its client's era, which has turned out to be another one."""
+        if (era := self._clients.era(scope)) is not None:
+            for place, life in list(self._lives.items()):
+                if self._owner(place) == scope:
+                    life.follow_client(era)
+
     def release(self, scope: ScopeId) -> None:
         """End the connections that `scope` has to itself: it is over, and the others may forget it."""
         self.hold(scope, {})
@@ -268,14 +278,17 @@ class Pool:
                 open_=partial(
                     connect,
                     server,
-                    self._masker.mask,
-                    start=self._start,
-                    owner=owner,
-                    clients=self._clients,
-                    input_wait=self._input_wait,
-                    on_update=lambda params: self.on_update(place[0], place[1], params),
-                    waiting=partial(self._waiting, owner),
-                    turns=self._turns,
+                    ConnectionOptions(
+                        mask=self._masker.mask,
+                        start=self._start,
+                        owner=owner,
+                        clients=self._clients,
+                        input_wait=self._input_wait,
+                        on_update=lambda params: self.on_update(place[0], place[1], params),
+                        waiting=partial(self._waiting, owner),
+                        turns=self._turns,
+                        eras=self._eras,
+                    ),
                 ),
                 mask=self._masker.mask,
                 levels=lambda: self._clients.levels(owner),

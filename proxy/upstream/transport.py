@@ -165,9 +165,14 @@ def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+def is_unreachable(error: BaseException) -> bool:
+    """Whether a transport failed because nothing answers at the server's address: no request has left."""
+    return any(isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout) for leaf in root_errors(error))
+
+
 def failure_of(error: BaseException, server: Server) -> Failure:
     """Why a transport failed; the texts of libraries, which may quote the server, are the detail."""
-    leaves = list(_leaves(error))
+    leaves = list(root_errors(error))
     found = next((leaf for leaf in leaves if isinstance(leaf, CannotStart)), leaves[0])
     if isinstance(found, CannotStart):
         return found.failure
@@ -195,10 +200,10 @@ def one_line(text: str) -> str:
     return " ".join(text[: 2 * MAX_DETAIL_LENGTH].split())[:MAX_DETAIL_LENGTH]
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def root_errors(error: BaseException) -> Iterator[BaseException]:
     """The errors that task groups have wrapped."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(inner)
+            yield from root_errors(inner)
     else:
         yield error

@@ -78,6 +78,10 @@ RUNS = (
     Run("proxy", MODERN, "http", "modern"),
     Run("stdio", HANDSHAKE, "stdio", "handshake"),
     Run("stdio", MODERN, "stdio", "modern"),
+    Run("proxy", HANDSHAKE, "http", "both"),
+    Run("proxy", MODERN, "http", "both"),
+    Run("stdio", HANDSHAKE, "stdio", "both"),
+    Run("stdio", MODERN, "stdio", "both"),
     Run("crossed", HANDSHAKE, "http", "modern"),
     Run("crossed", MODERN, "http", "handshake"),
     Run("crossed", HANDSHAKE, "stdio", "modern"),
@@ -85,7 +89,7 @@ RUNS = (
     Run(SKILLS, HANDSHAKE),
     Run(SKILLS, MODERN),
 )
-"""Every run: `proxy` and `stdio` have an upstream of the client's own era, `crossed` one of the other."""
+"""Every run: upstreams of `proxy` and `stdio` speak the client's own era, or both; those of `crossed` the other one."""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ class Servers:
 
     def roots_changed(self, scope: ScopeId) -> None: ...
 
+    def follow_client(self, scope: ScopeId) -> None: ...
+
     async def watch(
         self,
         uris: Mapping[tuple[str, ScopeId], Collection[str]],

@@ -88,12 +88,13 @@ class Server:
 
     def leave_helper(self) -> None:
         """Start a process that holds our pipes."""
-        held = {name: None if name in self.manner.helper else subprocess.DEVNULL for name in ("stdout", "stderr")}
+        held = self.manner.helper
         helper = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", f"import time; time.sleep({FOREVER})"],
             stdin=subprocess.DEVNULL,
-            start_new_session="session" in self.manner.helper,
-            **held,
+            stdout=None if "stdout" in held else subprocess.DEVNULL,
+            stderr=None if "stderr" in held else subprocess.DEVNULL,
+            start_new_session="session" in held,
         )
         self.note("grandchild", child=helper.pid)
 

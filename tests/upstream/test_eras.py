@@ -1,13 +1,19 @@
 """Servers of both protocol eras on both transports, and odd answers to the question for the newer one (rule 32)."""
 
+import asyncio
 import json
+import socket
+import struct
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
-from proxy.upstream import greeting
+from proxy.upstream import greeting, life
+from tests.servers.abrupt import Manner, command
 from tests.servers.faulty import Probe
 from tests.upstream.bench import Bench, problems, text, until
 
@@ -15,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 PLAIN = Path(__file__).parents[1] / "servers" / "plain.py"
 SHORT = 0.3
+LONG = 600
 
 
 async def works(bench: Bench, tool: str = "a__echo") -> None:
@@ -183,3 +190,138 @@ async def test_a_server_that_refuses_everything_is_named_with_the_status(bench: 
     async with bench.proxy() as proxy:
         reason = problems(await proxy.activate("one"))["a"]
     assert f"HTTP {status}" in reason
+
+
+def abrupt(bench: Bench, manner: Manner, **entry: object) -> None:
+    """Put a server on stdio into the configuration that behaves so, and a skill for it."""
+    manner.write(bench.file("a.json"))
+    program, *args = command(bench.file("a.json"))
+    bench.servers["a"] = {"command": program, "args": args, **entry}
+    bench.skill("one", {"a": []})
+
+
+ENDS = ["exit 0", "exit 1", "kill", "close", "half 0", "half 1"]
+ENDED = "it speaks the handshake only: it ends on server/discover; `era: handshake` saves the second start"
+SPAWNED = "spawned"
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_server_that_ends_on_the_probe_is_started_again_with_the_handshake(bench: Bench, how: str):
+    """At once; the next start in this run of the proxy does not probe; the status says what saves the second one."""
+    abrupt(bench, Manner({"server/discover": how, "tools/call after tools/call": "exit 0"}))
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert proxy.running.pool.status("a").notes == (ENDED,)
+        assert methods(bench)[:3] == ["server/discover", "initialize", "tools/list"]
+        for _ in range(2):
+            await proxy.call("a__echo", word="hello")
+        await proxy.state("a", "failed")
+        assert text(await proxy.call("a__echo", word="again")) == '{"word": "again"}'
+        assert proxy.running.pool.status("a").notes == ()
+    assert methods(bench).count("server/discover") == 1
+    assert len(bench.events("a", SPAWNED)) == 3
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_server_that_ends_on_the_handshake_as_well_is_started_twice(
+    bench: Bench, how: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Then it fails as it always did, and is tried again after the pause of any failure."""
+    monkeypatch.setattr(life, "FIRST_PAUSE", LONG)
+    abrupt(bench, Manner({"server/discover": "exit 5", "initialize": how}))
+    async with bench.proxy() as proxy:
+        reason = problems(await proxy.activate("one"))["a"]
+        assert {"kill": "SIGKILL", "close": "closed its output"}.get(how, "exit code") in reason
+    assert methods(bench) == ["server/discover", "initialize"]
+
+
+async def test_a_server_that_ends_before_it_reads_anything_is_started_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """Then it is not the probe that ended it."""
+    monkeypatch.setattr(life, "FIRST_PAUSE", LONG)
+    bench.stdio("a", dies=True)
+    bench.skill("one", {"a": []})
+    async with bench.proxy() as proxy:
+        assert "exit code 3" in problems(await proxy.activate("one"))["a"]
+    assert len(bench.events("a", SPAWNED)) == 1
+
+
+@pytest.mark.parametrize("code", [-32603, -32600, -32000, -32002, 0, 7])
+async def test_a_server_that_refuses_the_handshake_after_a_probe_is_started_again(bench: Bench, code: int):
+    """Whatever it has against a second opening of one connection, on one of its own it takes the handshake."""
+    refusal = {"error": {"code": code, "message": "Received request before initialization was complete"}}
+    reactions = {"server/discover": refusal, "initialize after server/discover": refusal}
+    abrupt(bench, Manner(reactions))
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        (note,) = proxy.running.pool.status("a").notes
+    assert "it refuses initialize after server/discover; `era: handshake`" in note
+    assert methods(bench) == ["server/discover", "initialize", "initialize", "tools/list"]
+
+
+async def test_a_server_that_refuses_the_handshake_for_itself_gives_its_reason(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """It is asked once more on a connection of its own, and not for ever."""
+    monkeypatch.setattr(life, "FIRST_PAUSE", LONG)
+    refusal = {"error": {"code": -32603, "message": "no licence"}}
+    abrupt(bench, Manner({"server/discover": refusal, "initialize": refusal}))
+    async with bench.proxy() as proxy:
+        assert "JSON-RPC error -32603" in problems(await proxy.activate("one"))["a"]
+    assert len(bench.events("a", SPAWNED)) == 2
+
+
+async def test_a_server_that_is_replaced_by_one_of_the_other_era_is_met_in_it(bench: Bench):
+    """Whatever is remembered of the one before it, there and back again."""
+    handshake = {"server/discover": "exit 1"}
+    modern = {"initialize": "exit 1"}
+    abrupt(bench, Manner({**modern, "tools/call": "exit 0"}))
+    async with bench.proxy() as proxy:
+        for reactions in (handshake, modern, handshake, {}):
+            assert not problems(await proxy.activate("one"))
+            Manner({**reactions, "tools/call": "exit 0"}).write(bench.file("a.json"))
+            assert (await proxy.call("a__echo")).is_error
+            await proxy.state("a", "failed")
+        assert not problems(await proxy.activate("one"))
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "half"])
+async def test_a_server_over_http_that_breaks_off_on_the_probe_is_met_with_the_handshake(bench: Bench, how: str):
+    """Over a new connection."""
+    await bench.http("real", era="handshake")
+    bench.skill("one", {"a": []})
+    async with breaking_off(bench.ports["real"], how) as port:
+        bench.servers["a"] = {"url": f"http://127.0.0.1:{port}/mcp"}
+        async with bench.proxy() as proxy:
+            assert not problems(await proxy.activate("one"))
+            assert text(await proxy.call("a__echo", word="hello")) == '{"word": "hello"}'
+
+
+@asynccontextmanager
+async def breaking_off(port: int, how: str) -> AsyncGenerator[int]:
+    """A way to the server at `port` that is cut on `server/discover`; its own port."""
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        pump = asyncio.create_task(copy(there, writer))
+        while chunk := await reader.read(1 << 16):
+            if b"server/discover" in chunk:
+                if how == "half":
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+                    await writer.drain()
+                if how == "reset":
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                break
+            back.write(chunk)
+        back.close()
+        writer.close()
+        pump.cancel()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+
+    async with await asyncio.start_server(carry, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
