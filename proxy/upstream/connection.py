@@ -45,6 +45,7 @@ from proxy.upstream.greeting import (
 )
 from proxy.upstream.http_sse import PostFailed
 from proxy.upstream.lists import Lists
+from proxy.upstream.network import proxy_variable
 from proxy.upstream.relay import Call, Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
@@ -471,10 +472,14 @@ async def _greeted(server: Server, options: ConnectionOptions, order: Order) -> 
     except Exception as error:  # boundary: whatever a transport raises ends this connection, and only it
         if greeting is not None:
             raise
-        found = next((leaf for leaf in root_errors(error) if isinstance(leaf, CannotStart)), None)
-        if found is None and asked and not is_unreachable(error):
-            raise _OtherOrder(failure_of(error, server), f"it breaks the connection off on {order[0]}") from None
-        raise found or CannotStart(failure_of(error, server)) from None
+        failed = next((leaf for leaf in root_errors(error) if isinstance(leaf, CannotStart)), None)
+        if failed is None and asked and not is_unreachable(error):
+            failed = _OtherOrder(failure_of(error, server), f"it breaks the connection off on {order[0]}")
+        failed = failed or CannotStart(failure_of(error, server))
+        if isinstance(server, HttpServer) and (name := proxy_variable(server.url)) is not None:
+            why = failed.failure
+            failed.failure = replace(why, reason=f"{why.reason} (by way of the HTTP proxy that {name} names)")
+        raise failed from None
 
 
 async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotStart:

@@ -1,10 +1,8 @@
 """The ways to reach a server: a child process, Streamable HTTP, or the older HTTP+SSE."""
 
-import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -25,6 +23,7 @@ from proxy.upstream.delivery import HttpClient
 from proxy.upstream.failure import Failure
 from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response, not_read
 from proxy.upstream.http_sse import NoEndpoint, PostFailed, sse_streams
+from proxy.upstream.network import NoCertificates, is_loopback, named_by_environment, trust
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
 from proxy.wire.dispatcher import LineDispatcher
@@ -33,6 +32,9 @@ from proxy.wire.turns import Turns
 CONNECT_TIMEOUT: Final = 10.0
 MAX_DETAIL_LENGTH: Final = 1000
 """Characters of what a server or a library said of a failure."""
+
+_NOT_TRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+"""What OpenSSL says of a certificate that is not trusted."""
 
 Streams: TypeAlias = tuple[Any, Any]
 """A transport's message streams, reading and writing; the SDK keeps their type to itself."""
@@ -142,7 +144,12 @@ async def transport(
             yield Transport(child.dispatcher, child.dispatcher.over, child=child)
         return
     timeout, bounds = httpx2.Timeout(None, connect=CONNECT_TIMEOUT), Bounds(server.max_message_size, turns)
-    async with HttpClient(bounds, headers=dict(server.headers), timeout=timeout, verify=_trust()) as client:
+    try:
+        trusted = trust(server.url)
+    except NoCertificates as error:
+        raise CannotStart(error.failure) from None
+    options = {"timeout": timeout, "verify": trusted, "trust_env": not is_loopback(server.url)}
+    async with HttpClient(bounds, headers=dict(server.headers), **options) as client:
         try:
             way = (
                 sse_streams(client, server.url)
@@ -157,12 +164,6 @@ async def transport(
                 yield Transport(dispatcher, dispatcher.over, http=client)
         finally:
             await client.farewell(server)
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """What servers over HTTPS are checked by; read once, as reading it holds everything up for some 25 ms."""
-    return httpx2.create_ssl_context()
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -185,7 +186,12 @@ def failure_of(error: BaseException, server: Server) -> Failure:
     text = one_line(str(found))
     if isinstance(found, httpx2.ConnectError):
         answers = text.startswith("[SSL")  # as `ssl.SSLError` begins, which is not always among the causes
-        return Failure("no secure connection can be made" if answers else "nothing answers at its address", text)
+        by = (
+            f" by the certificates that {name} names"
+            if (name := named_by_environment()) and _NOT_TRUSTED in text
+            else ""
+        )
+        return Failure(f"no secure connection can be made{by}" if answers else "nothing answers at its address", text)
     if isinstance(found, httpx2.HTTPStatusError):
         return Failure(answered(found.response.status_code), text)
     if isinstance(found, httpx2.NetworkError | httpx2.RemoteProtocolError):  # some of them have no text
