@@ -116,6 +116,7 @@ def _complete(skills: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="install a skill from a folder, a .zip or a .tar.gz")
     add.add_argument("source", type=Path, metavar="SOURCE", help="the folder or archive")
     add.add_argument("--to", type=Path, metavar="DIR", help="where to (default: the user's data folder)")
+    add.add_argument("--as", dest="as_id", metavar="ID", help="the id (default: its folder's name, or its own)")
     add.add_argument("--sha256", metavar="HEX", help="refuse what has another SHA-256")
 
     remove = actions.add_parser("remove", help="remove a skill that was installed")

@@ -57,7 +57,7 @@ def default_folder() -> Path:
 def _add(arguments: argparse.Namespace) -> int:
     into = _folder(arguments.to)
     before = {one.id: one for one in installed(into)}
-    done = add(arguments.source, into, _validate, _name_of, arguments.sha256)
+    done = add(arguments.source, into, _validate, _name_of, arguments.sha256, arguments.as_id)
     say(f"{done.id}: installed in {into / done.id} ({counted(len(done.files), 'file')}, SHA-256 {done.sha256})")
     if older := before.get(done.id):
         _print_replaced(older)

@@ -15,9 +15,10 @@ from typing import Final
 
 from proxy.config.members import DAMAGE, LARGEST_ARCHIVE, BadPackage, Member, in_archive, in_folder, plain, shown
 from proxy.config.placing import Staging, has_record, staging
-from proxy.config.records import Installed, legal, told, written
+from proxy.config.records import Installed, is_installable, legal, told, written
 from proxy.config.tree import RECORDS
 from proxy.config.unpacking import PackedFile, digest, unpack, writing
+from proxy.core.published import is_legal_name
 
 _SKILL_FILES: Final = ("SKILL.md", "skill.md")
 _SHA256: Final = re.compile("[0-9A-Fa-f]{64}")
@@ -29,13 +30,15 @@ def add(
     validate: Callable[[Path], None],
     name_of: Callable[[Path], str],
     sha256: str | None = None,
+    as_id: str | None = None,
 ) -> Installed:
     """Install the skill in `source`, a folder, a zip or a gzipped tar, as a folder in `into`; an older one is replaced.
 
-    Its id is the name of `source`, where that is a folder; else what `name_of` reads in the `SKILL.md`, which is at the
-    top of the archive or in the only folder there, whatever that is called. `validate` is given
-    the folder, of that name, before it is in its place. What either raises passes. `sha256`: what must come out (hex):
-    the SHA-256 of the archive, or what `digest_of_tree` says of the folder; it is compared before anything is written.
+    Its id is `as_id`; else the name of its folder, which is `source` or the only one at the top of an archive, whose
+    `SKILL.md` may also be at the top itself; else, where that cannot be an id, what `name_of` reads in the `SKILL.md`.
+    `validate` is given the folder, of that name, before it is in its place. What either raises passes. `sha256`: what
+    must come out (hex): the SHA-256 of the archive, or what `digest_of_tree` says of the folder; it is compared before
+    anything is written.
     What `left_out` names is not installed. On an error nothing has changed.
 
     Raises:
@@ -55,14 +58,12 @@ def add(
         if source.is_dir():
             with _about(source):
                 _check_folder(top, unchanged=digest(files) == found)
-            name = _name(source)
-        else:
-            documents = (path for name in _SKILL_FILES if (path := unpacked / top / name).is_file())
-            name = name_of(next(documents)) or top
+        folder = _name(source) if source.is_dir() else top
+        document = next(path for name in _SKILL_FILES if (path := unpacked / top / name).is_file())
+        names = [as_id] if as_id is not None else [folder] if is_legal_name(folder) else [folder, name_of(document)]
         with _about(source):
-            if not name:
-                raise BadPackage("its SKILL.md has no name: write one there, or pack its folder, of that name")
-            staged = Staging(private, into, legal(name))
+            name = _id_of([name for name in names if name])
+            staged = Staging(private, into, name)
         with writing(str(into)):
             staged.new.parent.mkdir()
             (unpacked / top).rename(staged.new)
@@ -127,6 +128,18 @@ def _opened(source: Path) -> tuple[Generator[Member], str]:
     with source.open("rb") as file:
         content = file.read(LARGEST_ARCHIVE + 1)
     return in_archive(content), hashlib.sha256(content).hexdigest()
+
+
+def _id_of(names: list[str]) -> str:
+    """The first of `names` that the standard allows, else the first that can be an id.
+
+    Raises:
+        BadPackage: none can.
+    """
+    if not names:
+        raise BadPackage("its SKILL.md has no name: write one there, pack its folder, of that name, or give --as ID")
+    good = [*filter(is_legal_name, names), *filter(is_installable, names)]
+    return good[0] if good else legal(names[0])
 
 
 def _checked(sha256: str) -> str:

@@ -75,16 +75,21 @@ class _Record(BaseModel):
     files: dict[str, _File]
 
 
+def is_installable(id: str) -> bool:  # noqa: A002 - the skill's id, as everywhere
+    """Whether a skill can be installed under this id: a name of the standard, or one with underscores for hyphens."""
+    return is_legal_name(id.replace("_", "-"))
+
+
 def legal(id: str) -> str:  # noqa: A002 - the skill's id, as everywhere
-    """`id`, where it is a name of the Agent Skills standard, and so leads nowhere as a name of a folder.
+    """`id`, where a skill can be installed under it, so that it leads nowhere as a name of a folder.
 
     Raises:
-        BadPackage: it is none.
+        BadPackage: it cannot.
     """
-    if not is_legal_name(id):
+    if not is_installable(id):
         raise BadPackage(
-            f"{shown(id)} cannot be the name of a skill: that is 1 to 64 of a-z and 0-9, "
-            "with single hyphens between them; name the folder, and the skill in its SKILL.md, so"
+            f"{shown(id)} cannot be the name of a skill: that is 1 to 64 of a-z and 0-9, with single hyphens or "
+            "underscores between them; name the folder, or the skill in its SKILL.md, so, or give --as ID"
         )
     return id
 

@@ -246,14 +246,37 @@ def test_an_archive_is_called_what_its_skill_is_whatever_its_folder_is_called(tm
     assert installed(into) == (skill,)
 
 
-@pytest.mark.parametrize("top", ["a-skill", "A_Skill"])
-def test_an_archive_whose_skill_has_no_name_is_called_what_its_folder_is(tmp_path, into, top):
-    source = a_zip(tmp_path / "x", wrapped(FILES, top))
-    if top == "a-skill":
-        assert add(source, into, accept, lambda _: "").id == top
-    else:
+@pytest.mark.parametrize(
+    ("folder", "name", "id_"),
+    [
+        ("weather-forecast", "weather", "weather-forecast"),
+        ("weather_forecast", "weather-forecast", "weather-forecast"),
+        ("weather_forecast", "weather_forecast", "weather_forecast"),
+        ("weather_forecast", "", "weather_forecast"),
+        ("Weather Forecast", "weather_forecast", "weather_forecast"),
+        ("weather.forecast", "weather", "weather"),
+    ],
+)
+def test_a_folder_and_an_archive_of_it_get_the_same_id(tmp_path, into, folder, name, id_):
+    """That of the folder where it can be one, else what the skill calls itself; names of the standard come first."""
+    files = {"SKILL.md": f"name: {name}\n".encode()} if name else {"SKILL.md": b"text"}
+    assert put(a_folder(tmp_path / folder, files), into).id == id_
+    for pack in ARCHIVES:
+        assert put(pack(tmp_path / "x", wrapped(files, folder)), into).id == id_
+    assert names_in(into) == [".installed", id_]
+    remove(id_, into)
+
+
+def test_an_id_may_be_chosen(tmp_path, into):
+    """Whatever the folder and the skill are called."""
+    odd = {"SKILL.md": b"name: Not an id!\n"}
+    sources = [a_folder(tmp_path / "Odd", odd), a_zip(tmp_path / "x", wrapped(odd, "Odd")), a_zip(tmp_path / "y", odd)]
+    for source in sources:
+        assert "give --as ID" in refused(source, into)
+        assert add(source, into, accept, name_of, as_id="chosen").id == "chosen"
         with pytest.raises(BadPackage, match="cannot be the name of a skill"):
-            add(source, into, accept, lambda _: "")
+            add(source, into, accept, name_of, as_id="../x")
+    assert names_in(into) == [".installed", "chosen"]
 
 
 def test_a_zip_that_the_finder_made_is_installed(tmp_path, into):
@@ -415,14 +438,14 @@ def test_a_folder_that_holds_skills_and_is_none_is_refused_with_their_names(tmp_
     assert "several skills ('a', 'b')" in refused(folder, into)
 
 
-BAD_IDS = ["A-Skill", "a_skill", "-a", "a-", "a--b", "a" * 65, "repo-1.2", "ä"]
+BAD_IDS = ["A-Skill", "_a", "a_", "a__b", "a-_b", "-a", "a-", "a--b", "a" * 65, "repo-1.2", "ä"]
 
 
 @pytest.mark.parametrize("name", BAD_IDS)
 def test_a_name_that_the_standard_does_not_allow_is_refused_wherever_it_comes_from(tmp_path, into, name):
     sources = [
-        a_folder(tmp_path / name, FILES),
-        a_zip(tmp_path / "in", wrapped({"SKILL.md": f"name: {name}\n".encode()})),
+        a_folder(tmp_path / name, {"SKILL.md": f"name: {name}\n".encode()}),
+        a_zip(tmp_path / "in", wrapped({"SKILL.md": f"name: {name}\n".encode()}, "Top")),
         a_tgz(tmp_path / "top", {"SKILL.md": f"name: {name}\n".encode()}),
     ]
     for source in sources:
@@ -439,7 +462,10 @@ def test_a_name_in_a_skill_md_leads_nowhere_else(tmp_path, into, name):
 
 
 def test_an_archive_that_names_its_skill_nowhere_is_refused(tmp_path, into):
-    with pytest.raises(BadPackage, match=r"its SKILL\.md has no name: write one there, or pack its folder"):
+    with pytest.raises(
+        BadPackage,
+        match=r"its SKILL\.md has no name: write one there, pack its folder, of that name, or give --as ID",
+    ):
         add(as_zip_without_a_folder(tmp_path), into, accept, lambda _: "")
     assert not into.exists()
 
