@@ -416,6 +416,9 @@ async def connect(server: Server, options: ConnectionOptions) -> AsyncGenerator[
     async with AsyncExitStack() as open_connection:
         try:
             connection = await open_connection.enter_async_context(_greeted(server, options, first))
+        except anyio.get_cancelled_exc_class():
+            options.eras.unanswered(server, first)
+            raise
         except _OtherOrder as refused:
             if not others:
                 raise

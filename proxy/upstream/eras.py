@@ -23,6 +23,7 @@ class Eras:
 
     def __init__(self) -> None:
         self._first: dict[str, Order] = {}
+        self._unanswered: dict[str, Order] = {}
 
     def orders(self, server: Server, client: Era | None) -> tuple[Order, ...]:
         """What to ask in which order, each on a connection of its own where the one before came to nothing.
@@ -33,7 +34,9 @@ class Eras:
             return (HANDSHAKE_ONLY if server.era == "handshake" else MODERN_ONLY,)
         wanted = HANDSHAKE_FIRST if client == "handshake" else PROBE_FIRST
         first = self._first.get(server.key, wanted)
-        return first, PROBE_FIRST if first == HANDSHAKE_FIRST else HANDSHAKE_FIRST
+        if self._unanswered.pop(server.key, None) == first:
+            first = _other(first)
+        return first, _other(first)
 
     def met(self, server: Server, order: Order, era: Era, *, at_first: bool) -> None:
         """A server was greeted in an order, and speaks `era`; `at_first`: the first order that was tried.
@@ -46,7 +49,19 @@ class Eras:
         elif _ERA_OF.get(self._first.get(server.key, order)) != era:
             self._first.pop(server.key, None)
 
+    def unanswered(self, server: Server, order: Order) -> None:
+        """A start was cut off before the greeting was answered: the next one begins with the other request.
+
+        Some servers say nothing more once they have seen a request that they do not know.
+        """
+        self._unanswered[server.key] = order
+
     def forget(self, servers: Collection[str]) -> None:
         """These servers are not as they were."""
         for key in servers:
             self._first.pop(key, None)
+            self._unanswered.pop(key, None)
+
+
+def _other(order: Order) -> Order:
+    return PROBE_FIRST if order == HANDSHAKE_FIRST else HANDSHAKE_FIRST

@@ -165,8 +165,10 @@ async def _initialize(out: Outbound, capabilities: Json) -> Greeting:
     params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
     result = await out.send_raw_request("initialize", params, _NEGOTIATION)
     version = result.get("protocolVersion")
-    if not isinstance(version, str) or version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        detail = f"protocolVersion: {version[:_SHOWN]!r}" if isinstance(version, str) else "no protocolVersion"
+    if not isinstance(version, str):
+        raise NoAgreement("its answer to initialize names no protocol revision")
+    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        detail = f"protocolVersion: {version[:_SHOWN]!r}"
         raise NoAgreement("it speaks a protocol revision that this proxy does not know", detail)
     await out.notify("notifications/initialized", None, {"headers": {MCP_PROTOCOL_VERSION_HEADER: version}})
     return Greeting.of(version, result)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.upstream import greeting, life
 from tests.servers.abrupt import Manner, command
@@ -283,6 +284,77 @@ async def test_a_server_that_is_replaced_by_one_of_the_other_era_is_met_in_it(be
             Manner({**reactions, "tools/call": "exit 0"}).write(bench.file("a.json"))
             assert (await proxy.call("a__echo")).is_error
             await proxy.state("a", "failed")
+        assert not problems(await proxy.activate("one"))
+
+
+async def test_a_server_that_says_nothing_more_after_the_probe_is_met_with_the_handshake_next_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """A start that was cut off without an answer is followed by one that begins with the other request."""
+    monkeypatch.setattr(greeting, "PROBE_WAIT", SHORT)
+    reactions = {"server/discover": "silence", "initialize after server/discover": "silence"}
+    abrupt(bench, Manner(reactions), start_timeout=2)
+    async with bench.proxy() as proxy:
+        assert "it did not answer within 2 s" in problems(await proxy.activate("one"))["a"]
+        await proxy.state("a", "ready")
+    assert methods(bench) == ["server/discover", "initialize", "initialize", "tools/list"]
+
+
+UNREADABLE = "its answer is no valid JSON-RPC response"
+UNNAMED = "its answer to initialize names no protocol revision"
+GREETING = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        *((result, UNREADABLE) for result in ("x", 5, [1], None)),
+        ({}, UNNAMED),
+        ({**GREETING, "protocolVersion": None}, UNNAMED),
+        ({**GREETING, "protocolVersion": 5}, UNNAMED),
+        ({**GREETING, "protocolVersion": "1.0"}, "it speaks a protocol revision that this proxy does not know"),
+    ],
+    ids=str,
+)
+async def test_a_greeting_that_is_none_fails_in_words(bench: Bench, result: object, reason: str):
+    """Of the proxy's own."""
+    abrupt(bench, Manner({"initialize": {"result": result}}), era="handshake")
+    with capture_logs() as log:
+        async with bench.proxy() as proxy:
+            assert f"failed: {reason}" in problems(await proxy.activate("one"))["a"]
+    assert "pydantic" not in str(log)
+    assert "Traceback" not in str(log)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"capabilities": value} for value in ([], None, 5, {"tools": 5}, {"tools": [], "extensions": 5})),
+        *({"serverInfo": value} for value in (5, None, [], "x")),
+        *({"instructions": value} for value in ({}, 5, [], None)),
+        {"_meta": 5},
+    ],
+    ids=str,
+)
+async def test_a_greeting_with_odd_members_is_taken_without_them(bench: Bench, odd: dict[str, object]):
+    """They cost nothing but what they would have said, in either era."""
+    modern = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    for key, method, result in (("a", "initialize", GREETING), ("b", "server/discover", modern)):
+        Manner({method: {"result": {**result, **odd}}}).write(bench.file(f"{key}.json"))
+        program, *args = command(bench.file(f"{key}.json"))
+        era = "handshake" if key == "a" else "modern"
+        bench.servers[key] = {"command": program, "args": args, "era": era}
+    bench.skill("one", {"a": [], "b": []})
+    async with bench.proxy() as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert {"a__echo", "b__echo"} <= set(await proxy.tools())
+
+
+async def test_a_byte_order_mark_before_an_answer_is_skipped(bench: Bench):
+    """As programs on Windows write it."""
+    line = "\ufeff" + json.dumps({"jsonrpc": "2.0", "id": 1, "result": GREETING}, ensure_ascii=False)
+    abrupt(bench, Manner({"initialize": {"line": line}}), era="handshake")
+    async with bench.proxy() as proxy:
         assert not problems(await proxy.activate("one"))
 
 
