@@ -357,8 +357,15 @@ class ScopeStore(Protocol):
 class RunRecords(Protocol):
     """Where the records of runs are kept."""
 
-    def add(self, run: Run) -> None:
-        """Keep the record of a run that has ended; waits for nothing, and that it cannot be done is no error."""
+    def keep(self, scope: ScopeId, run: Run) -> None:
+        """Keep the record of a run of `scope`, in place of an earlier one with its id; waits for nothing.
+
+        That it cannot be kept is not an error.
+        """
+        ...
+
+    def of(self, scope: ScopeId, skill: str) -> Sequence[Run]:
+        """The runs of a skill that are known of `scope`, those that began last first."""
         ...
 
 

@@ -26,10 +26,11 @@ from proxy.cli.sample import arguments_for, chosen, how_to_call
 from proxy.config.load import Loaded
 from proxy.config.problems import did_you_mean
 from proxy.core.activation_answer import NOT_READY_HEADING, TOOLS_HEADING
-from proxy.core.catalogue import Catalogue
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.inventory import Json, is_json
 from proxy.core.invoke_tool import SKILL_INVOKE
 from proxy.core.relations import required
+from proxy.core.report import acts, deeds
 from proxy.core.scope import ScopeId
 from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 from proxy.core.texts import printable
@@ -155,7 +156,7 @@ async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wante
     _show(console, catalogue, after)
     ready = not _section(activation, NOT_READY_HEADING)
     brought = _named(_section(activation, TOOLS_HEADING))
-    called_well = await _use(console, client, after, brought, wanted, ready=ready)
+    called_well = await _use(console, client, after, brought, wanted, skill, ready=ready)
     if skill.pinned:
         console.print(f"\nSkill {called} is pinned: it cannot be offloaded.")
     else:
@@ -233,7 +234,14 @@ def _named(tools: str) -> set[str]:
 
 
 async def _use(
-    console: Console, client: Client, tools: list[Tool], brought: set[str], wanted: _Wanted, *, ready: bool
+    console: Console,
+    client: Client,
+    tools: list[Tool],
+    brought: set[str],
+    wanted: _Wanted,
+    skill: Skill,
+    *,
+    ready: bool,
 ) -> bool:
     """Call the tool that was asked for, else one that the skill brought; whether nothing failed.
 
@@ -251,6 +259,8 @@ async def _use(
         tool, arguments = chosen(own)
     else:
         console.print("\nThe skill brought no tools" + ("." if ready else '; see "Not ready" above.'))
+        for deed in map(_shown, deeds(skill)):
+            console.print(f"By itself it does this: {deed}.")
         return True
     if arguments is None:
         why = "needs arguments" if arguments_for(tool) is None else "may destroy something"
@@ -284,7 +294,9 @@ async def _estimate(
             else:
                 tasks.start_soon(activate, skill.id)
     ours = {SKILL, SKILL_CALL, SKILL_INVOKE, *map(catalogue.naming.tool_of, catalogue.naming.tools)}
-    everything = [tool for tool in await _tools(client) if tool.name not in ours]
+    known = {tool.name: tool for tool in (*after, *await _tools(client))}  # hooks keep a skill from being counted below
+    everything = [tool for name, tool in known.items() if name not in ours]
+    nothing_to_compare = not everything and any(acts(skill) for skill in catalogue.skills)
     once = len(_text(activation)) // 4
     table = Table(box=None, padding=(0, 2))
     table.add_column("in the model's context")
@@ -293,9 +305,13 @@ async def _estimate(
     for what, tools in (("the list at the start", before), ("the list with the skill", after)):
         table.add_row(what, str(len(tools)), f"{_tokens(tools):,}")
     table.add_row("the activation's result, once", "", f"{once:,}")
-    table.add_row("the tools of all skills at once", str(len(everything)), f"{_tokens(everything):,}")
+    if not nothing_to_compare:
+        table.add_row("the tools of all skills at once", str(len(everything)), f"{_tokens(everything):,}")
     console.print()
     console.print(table)
+    if nothing_to_compare:
+        console.print("Nothing is compared: what skills do by themselves, by hooks or steps, needs no tools in a list.")
+        return
     first, then = (_saving(_tokens(everything) - _tokens(tools)) for tools in (before, after))
     console.print(
         f"Against the tools of all skills at once the list saves {first} at the start and {then} with the skill; "

@@ -230,6 +230,8 @@ class _Reading:
             names = {**names, "item": None, "index": None}
         self._check_when(entry, place, names)
         _check_value(self._spot, (*place, "arguments"), entry.arguments, names)
+        if entry.idempotent and entry.retry is None:
+            self._spot.note((*place, "idempotent"), "not used: it goes with retry")
         return Call(
             place=shown(place),
             name=next(filter(None, (entry.name, entry.save_as, entry.tool, entry.skill)), ""),
@@ -242,6 +244,9 @@ class _Reading:
             for_each=entry.for_each,
             on_error=entry.on_error,
             timeout=entry.timeout,
+            retries=0 if entry.retry is None else entry.retry.times,
+            retry_delay=Call.retry_delay if entry.retry is None else entry.retry.delay,
+            idempotent=entry.idempotent,
         )
 
     def _check_skill(self, entry: StepEntry, id_: str, place: Place) -> None:

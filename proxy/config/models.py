@@ -25,7 +25,7 @@ from proxy.core.limits import (
 from proxy.core.names import Naming
 from proxy.core.server import EraChoice, Isolation, StdioServer
 from proxy.core.settings import PerKind, Publish, Settings
-from proxy.core.steps import CALLS_PER_STEP, HOOK_TIMEOUT, Workflow
+from proxy.core.steps import CALLS_PER_STEP, HOOK_TIMEOUT, MOST_RETRIES, MOST_RETRY_DELAY_S, Call, Workflow
 from proxy.core.texts import size
 
 SERVERS = ("servers", "mcpServers", "mcp_servers")
@@ -108,6 +108,21 @@ def _count(value: object) -> object:
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) > 0:
         return int(value)
     raise PydanticCustomError("count", "must be a whole number greater than 0")
+
+
+def _retries(value: object) -> object:
+    if isinstance(value, str) and _COUNT.fullmatch(value) and 0 < int(value) <= MOST_RETRIES:
+        return int(value)
+    raise PydanticCustomError("retries", "must be a whole number from 1 to {most}", {"most": MOST_RETRIES})
+
+
+def _retry_delay(value: object) -> object:
+    if (number := _positive(value)) is not None and number <= MOST_RETRY_DELAY_S:
+        return number
+    most = f"{MOST_RETRY_DELAY_S:g}"
+    raise PydanticCustomError(
+        "retry_delay", "must be a number of seconds greater than 0, at most {most}", {"most": most}
+    )
 
 
 def _count_or_unlimited(value: object) -> object:
@@ -201,6 +216,14 @@ Minutes: TypeAlias = Annotated[
     float, BeforeValidator(_minutes), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
 ]
 Count: TypeAlias = Annotated[int, BeforeValidator(_count), WithJsonSchema({"type": "integer", "minimum": 1})]
+Retries: TypeAlias = Annotated[
+    int, BeforeValidator(_retries), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RETRIES})
+]
+RetryDelay: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_retry_delay),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_RETRY_DELAY_S}),
+]
 CountOrUnlimited: TypeAlias = Annotated[
     float,
     BeforeValidator(_count_or_unlimited),
@@ -364,6 +387,15 @@ class RequiresBlock(_Part):
     servers: Words = Field(default=(), description="Servers of this file that are not disabled.")
 
 
+class RetryEntry(_Part):
+    """How a step is tried again after a failure that may pass."""
+
+    times: Retries = Field(description=f"How often it is tried again at most, from 1 to {MOST_RETRIES}.")
+    delay: RetryDelay = Field(
+        default=Call.retry_delay, description=f"Seconds before each further attempt, at most {MOST_RETRY_DELAY_S:g}."
+    )
+
+
 class StepEntry(_Part):
     """A call of a tool, the invocation of a skill, or steps side by side."""
 
@@ -393,7 +425,14 @@ class StepEntry(_Part):
         default="fail", description="fail: what follows is not done; continue: it is."
     )
     timeout: Seconds | None = Field(
-        default=None, description="Seconds that it may take. Default: as long as all steps have."
+        default=None, description="Seconds that one attempt may take. Default: as long as all steps have."
+    )
+    retry: RetryEntry | None = Field(
+        default=None,
+        description="How it is tried again, where it does no harm twice: by the tool's annotations, or idempotent.",
+    )
+    idempotent: Flag = Field(
+        default=Call.idempotent, description="true: it does no harm twice, whatever the tool's annotations say."
     )
 
 
@@ -434,7 +473,8 @@ class SkillEntry(_Part):
     )
     conflicts_with: Words = Field(default=(), description="Skills that cannot be active beside it.")
     exclusive: Flag = Field(
-        default=False, description="true: activating it offloads those that it conflicts with; false: it is refused."
+        default=False,
+        description="true: activating it first offloads those that it conflicts with; false: it is refused.",
     )
     max_active_minutes: Minutes | None = Field(
         default=None, description="Minutes without use after which it is offloaded by itself. Default: never."
@@ -787,6 +827,8 @@ def known_keys(place: Place) -> tuple[str, ...]:
             return (*_keys(ServerEntry), *sorted(CLIENT_KEYS))
         case _ if is_step(place):
             return _keys(StepEntry)
+        case (*step, "retry") if is_step(tuple(step)):
+            return _keys(RetryEntry)
         case (first, *others):
             anywhere = (first, *(None if index == 0 else key for index, key in enumerate(others)))
             model = _MODELS.get(place) or _MODELS.get(anywhere)

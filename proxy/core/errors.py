@@ -126,6 +126,8 @@ class Unanswered(Rejection):
     server: str
     reason: str
     ran: bool
+    status: int | None = None
+    """The HTTP status, where it was one by which the request failed."""
 
 
 _SERVED: Final[Mapping[ScopeKind, str]] = {"session": "sessions", "namespace": "namespaces", "principal": "users"}

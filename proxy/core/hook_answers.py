@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from proxy.core.failing import Event, HookFailed
+from proxy.core.failing import Event, HookFailed, what_ran
 from proxy.core.foreign_text import one_line
 from proxy.core.wording import refusal, skill_call, with_note
 
 _HOOKS: Final[dict[Event, str]] = {"activate": "on_activate", "offload": "on_offload", "scope_start": "on_scope_start"}
 
 
-def not_begun(wanted: str, failed: HookFailed, current: Sequence[str]) -> dict[str, Any]:
-    """The result of an activation that a hook has made fail."""
+def not_begun(wanted: str, failed: HookFailed, current: Sequence[str], gone: Sequence[str] = ()) -> dict[str, Any]:
+    """The result of an activation that a hook has made fail; `gone`: the skills that had been offloaded for it."""
     hook = f"{_HOOKS[failed.event]} hook"
     whose = f"Its {hook}" if failed.skill == wanted else f"The {hook} of skill {failed.skill}, which it requires,"
-    return refusal(f"skill {wanted} not activated, current skills: {list(current)!r}\n{whose} failed: {_why(failed)}")
+    why = f"skill {wanted} not activated, current skills: {list(current)!r}\n{whose} failed: {_why(failed)}"
+    return with_note(refusal(why), made_room(wanted, gone))
+
+
+def made_room(wanted: str, gone: Sequence[str]) -> str:
+    """What is said of skills that were offloaded for one that is not active after all; nothing without any."""
+    return f"Offloaded before that, to make room for skill {wanted}: {', '.join(gone)}." if gone else ""
 
 
 def not_started(failed: HookFailed) -> dict[str, Any]:
@@ -42,6 +48,4 @@ def with_dropped(result: dict[str, Any], failed: Sequence[HookFailed]) -> dict[s
 
 
 def _why(failed: HookFailed) -> str:
-    ran = [one.name for one in failed.done if one.status == "completed"]
-    done = f"Had run, and is not undone: {', '.join(ran)}." if ran else "No other step had run."
-    return f"{one_line(str(failed.step))}. {one_line(done)}"
+    return f"{one_line(str(failed.step))}. {one_line(what_ran(failed.done))}"

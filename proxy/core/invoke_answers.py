@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.core.catalogue import Catalogue, Skill
-from proxy.core.failing import StepFailed, steps_told
+from proxy.core.failing import StepFailed, steps_told, what_ran
 from proxy.core.foreign_text import json_line, one_line
 from proxy.core.inventory import is_json, items
 from proxy.core.invoke_tool import SKILL_INVOKE, parameters
@@ -28,13 +28,12 @@ def done(skill: str, output: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON 
 
 
 def failed(skill: str, failure: StepFailed, done: Sequence[StepRecord]) -> dict[str, Any]:
-    """The result of a run that has not; `done`: the steps that had run, which nothing undoes."""
-    ran = [step.name for step in done if step.status == "completed"]
-    before = (
-        f"Done before that, and not undone: {', '.join(ran)}." if ran else "No step had been completed before that."
-    )
-    told = {"skill_id": skill, "success": False, "error": failure.told, "done": steps_told(done)}
-    return _result(f"skill {skill} failed: {one_line(str(failure))}\n{one_line(before)}", told, error=True)
+    """The result of a run that has not; `done`: what all its steps have come to, which nothing undoes."""
+    steps, left_out = steps_told(done)
+    told: dict[str, Any] = {"skill_id": skill, "success": False, "error": failure.told, "done": steps}
+    if left_out:
+        told["done_left_out"] = left_out
+    return _result(f"skill {skill} failed: {one_line(str(failure))}\n{one_line(what_ran(done))}", told, error=True)
 
 
 def invalid(skill: Skill, wrong: Sequence[str]) -> dict[str, Any]:

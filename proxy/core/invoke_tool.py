@@ -76,6 +76,15 @@ def annotations(steps: Iterable[Step], catalogue: Catalogue, inventory: Inventor
     }
 
 
+def is_repeatable(step: Call, catalogue: Catalogue, inventory: Inventory) -> bool:
+    """Whether a step does no harm twice: it says so, or all tools that it calls, also by skills, do."""
+    return step.idempotent or all(
+        call.idempotent or _reads(hints) or hints.get("idempotentHint") is True
+        for call in _all_calls([step], catalogue)
+        for hints in [_hints(call, inventory)]
+    )
+
+
 def hooks_harmless(catalogue: Catalogue, inventory: Inventory) -> bool:
     """Whether what is done by itself, when a skill or a scope begins or ends, only reads."""
     of_skills = (step for skill in catalogue.skills for step in (*skill.on_activate, *skill.on_offload))

@@ -82,6 +82,34 @@ def activated(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     )
 
 
+def made_room(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState:
+    """The state without the skills in whose place `wanted` comes; the same object where it takes nobody's place.
+
+    What only they required goes as well, unless `wanted` requires it.
+    """
+    after = activated(catalogue, state, wanted)
+    if isinstance(after, Blocked) or {*state.active} <= {*after.active}:
+        return state
+    return _only(state, tuple(skill for skill in state.active if skill in after.active))
+
+
+def without_orphans(catalogue: Catalogue, state: ScopeState) -> ScopeState:
+    """The state without skills that were only required, and that nobody requires any more; the same without any."""
+    active = _without_orphans(catalogue, state.active, state.by_demand)
+    return state if active == state.active else _only(state, active)
+
+
+def _only(state: ScopeState, active: tuple[str, ...]) -> ScopeState:
+    """The state where of the active skills only these are left."""
+    return replace(
+        state,
+        active=active,
+        by_demand=state.by_demand & {*active},
+        offloaded=state.offloaded | (frozenset(state.active) - {*active}),
+        due=state.due & {*active},
+    )
+
+
 def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeState | Blocked:
     """The state with `wanted` not active, nor what nobody else requires; the same object when it was not active."""
     if wanted not in state.active:
@@ -91,14 +119,7 @@ def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     staying = tuple(skill for skill in state.active if skill != wanted)
     if needing := tuple(skill for skill in staying if wanted in required(catalogue, skill)):
         return Blocked(Hindrance.NEEDED, wanted, needing)
-    active = _without_orphans(catalogue, staying, state.by_demand)
-    return replace(
-        state,
-        active=active,
-        by_demand=state.by_demand & {*active},
-        offloaded=state.offloaded | (frozenset(state.active) - {*active}),
-        due=state.due & {*active},
-    )
+    return _only(state, _without_orphans(catalogue, staying, state.by_demand))
 
 
 def expired(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:

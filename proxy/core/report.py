@@ -17,6 +17,7 @@ from proxy.core.inventory import (
     is_json,
     items,
 )
+from proxy.core.invoke_tool import is_repeatable
 from proxy.core.mcp_apps import page_of
 from proxy.core.steps import Call, Parallel, Steps, calls
 
@@ -64,7 +65,7 @@ class Report:
 def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Report:
     """Hold `catalogue` against the servers' offers; `failed`: the reason for each server that did not start."""
     skills = tuple(_skill(catalogue, skill, inventory, failed) for skill in catalogue.skills)
-    start = _Acting(inventory)
+    start = _Acting(inventory, catalogue)
     start.check_steps(catalogue.on_start)
     problems = (*start.problems, *_problems(catalogue, inventory, failed))
     return Report(skills, problems, (*start.notes, *_notes(catalogue, inventory, skills)))
@@ -88,7 +89,7 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
             problems += [
                 f"internal_tools: {_unmatched(f'server {server}', e, 'tool', names)}" for e in _idle(allow, names)
             ]
-    acting = _Acting(inventory)
+    acting = _Acting(inventory, catalogue)
     acting.check(skill)
     problems += acting.problems
     nothing = not (view.tools or view.resources or view.templates or view.skills or view.prompts)
@@ -166,10 +167,11 @@ def _shared(offered: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 class _Acting:
     """What is wrong with steps and bindings, held against what servers offer; and what is only worth knowing."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, catalogue: Catalogue) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self._inventory = inventory
+        self._catalogue = catalogue
 
     def check(self, skill: Skill) -> None:
         """Hold all that a skill does against the offers."""
@@ -189,6 +191,15 @@ class _Acting:
         for call in calls(steps):
             if call.server and (schema := self._schema_of(call.server, call.tool, call.place)) is not None:
                 self._check_arguments(call, schema)
+            if call.retries and (call.skill or call.server in self._inventory):
+                self._check_retry(call)
+
+    def _check_retry(self, call: Call) -> None:
+        if not is_repeatable(call, self._catalogue, self._inventory):
+            self.notes.append(
+                f"{call.place}: retry is not used: {call.target} does not say by readOnlyHint or idempotentHint that "
+                "it does no harm twice; write idempotent: true where it does none"
+            )
 
     def _check_arguments(self, call: Call, schema: Json) -> None:
         others = schema.get("additionalProperties")

@@ -11,6 +11,7 @@ from proxy.core.inventory import items
 from proxy.core.invoke_answers import invocation
 from proxy.core.published import DESCRIPTION_LIMIT, described
 from proxy.core.relations import Blocked, Hindrance, required
+from proxy.core.run_answers import RUNS
 from proxy.core.skill_tool import PAGE
 from proxy.core.texts import NAME_LIMIT, flat, size
 from proxy.core.wording import UNTRUSTED_FILE, answer, fenced, fenced_guide, nearest, refusal, skill_call, with_note
@@ -104,6 +105,12 @@ def no_file(skill: Skill, wanted: str) -> dict[str, Any]:
         return refusal(f"skill {skill.id} has no files beside its guide.")
     told = f"skill {skill.id} has no file {wanted!r}. Its files: {nearest(wanted, files)[:FILES_SHOWN]!r}."
     return refusal(without_our_tags(told))
+
+
+def no_run(skill: Skill, path: str) -> dict[str, Any]:
+    """The answer to `read` with the path of a run that is not known."""
+    runs = skill_call("read", skill.id, path=RUNS)
+    return refusal(without_our_tags(f"skill {skill.id} has no run at {path!r} that is still known. Its runs: {runs}"))
 
 
 def too_large(skill: Skill, one: SkillFile) -> dict[str, Any]:

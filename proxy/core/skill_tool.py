@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.foreign_text import one_line, without_our_tags
+from proxy.core.run_answers import RUNS
 from proxy.core.texts import NAME_LIMIT, flat, size
 from proxy.core.wording import HOW_TO_USE, HOW_TO_USE_PINNED
 
@@ -80,8 +81,13 @@ def _properties(catalogue: Catalogue) -> dict[str, Any]:
         "skill_name": name,
         "tool": {"type": "string", "description": "With read: show this one tool's input schema."},
     }
+    paths: list[str] = []
     if any(skill.folder is not None for skill in catalogue.skills):
-        properties["path"] = {"type": "string", "description": "With read: show this file of the skill."}
+        paths.append("show this file of the skill")
+    if catalogue.invocable:
+        paths.append(f"{RUNS} shows what became of runs of its steps, and those that are running")
+    if paths:
+        properties["path"] = {"type": "string", "description": f"With read: {'; '.join(paths)}."}
     properties["query"] = {"type": "string", "description": "With list: words to search skills for, best match first."}
     if any(skill.category for skill in catalogue.skills):
         properties["category"] = {"type": "string", "description": "With list: only skills of this category."}

@@ -10,6 +10,10 @@ HEAP: Final = "heap"
 """The name of the values that a scope keeps; `save_as: heap.NAME` puts one there."""
 HOOK_TIMEOUT: Final = 30.0
 """Seconds that a hook may take, unless the configuration says otherwise."""
+MOST_RETRIES: Final = 10
+"""How often a step may be tried again at most."""
+MOST_RETRY_DELAY_S: Final = 300.0
+"""Seconds between two attempts of a step, at most."""
 CALLS_PER_STEP: Final = 10
 """How many calls a workflow may make for each of its steps, unless it says otherwise."""
 
@@ -21,7 +25,8 @@ class Call:
     `place`: where the skill, or the configuration, has it, such as `steps[0]` or `on_activate[1].parallel[0]`. `name`:
     how people are told of it. `arguments`: JSON whose texts may hold expressions; so may `when`, without which it is
     left out, and `for_each`, the values for which it is done one after the other (None: it is done once).
-    `save_as`: `NAME` or `heap.NAME`, empty for nowhere. `timeout`: seconds, None for as long as all steps have.
+    `save_as`: `NAME` or `heap.NAME`, empty for nowhere. `timeout`: seconds of one attempt, None for as long as all
+    steps have.
     """
 
     place: str
@@ -35,6 +40,12 @@ class Call:
     for_each: Any = None
     on_error: Literal["fail", "continue"] = "fail"
     timeout: float | None = None
+    retries: int = 0
+    """How often it is tried again, where its failure may pass and it does no harm twice."""
+    retry_delay: float = 1.0
+    """Seconds before each further attempt."""
+    idempotent: bool = False
+    """The configuration says that it does no harm twice."""
 
     @property
     def target(self) -> str:

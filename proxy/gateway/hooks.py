@@ -5,7 +5,7 @@ While its hooks run, a skill is not granted: not yet, where it begins, and no lo
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
@@ -16,7 +16,16 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.failing import Event, HookFailed, StepFailed
-from proxy.core.relations import Blocked, activated, gone, not_begun, offloaded, required
+from proxy.core.relations import (
+    Blocked,
+    activated,
+    gone,
+    made_room,
+    not_begun,
+    offloaded,
+    required,
+    without_orphans,
+)
 from proxy.core.run import TEXT_LIMIT, StepRecord
 from proxy.core.scope import ScopeId, ScopeState, begun, started
 from proxy.core.steps import Steps
@@ -48,6 +57,14 @@ class Change:
     unended: tuple[HookFailed, ...] = ()
 
 
+@dataclass
+class _Room:
+    """What has ended to make room for a skill."""
+
+    gone: list[str] = field(default_factory=list[str])
+    unended: list[HookFailed] = field(default_factory=list[HookFailed])
+
+
 class Hooks:
     """Makes the changes of what is active in scopes. `tasks` own what ends skills behind nobody's request."""
 
@@ -61,31 +78,78 @@ class Hooks:
     async def activate(self, caller: Caller, stages: Stages, wanted: str) -> Change:
         """Make a skill active, and what it requires, once their hooks have done what they do.
 
-        `stages`: of the client's request. Cancelled before that, nothing becomes active.
+        Skills whose place it takes have ended by then, with their hooks, and stay so if it cannot begin. `stages`: of
+        the client's request. Cancelled before that, nothing becomes active.
 
         Raises:
             TooManyScopes: the scope is new, and one too many.
         """
+        async with self._turn(caller.scope):
+            first = await self._gate.state(caller.scope)
+            room = _Room()
+            try:
+                change = await self._activate(caller, stages, wanted, room)
+            finally:
+                if room.gone:  # what nobody requires any more, where it was not made after all
+                    await self._leave_orphans(caller.scope, room)
+            state = await self._gate.state(caller.scope)
+            return replace(
+                change,
+                before=first,
+                after=state if change.failed is not None else change.after,
+                gone=(*room.gone, *change.gone),
+                unended=(*room.unended, *change.unended),
+            )
+
+    async def _activate(self, caller: Caller, stages: Stages, wanted: str, room: _Room) -> Change:
+        """As `activate`, in the turn of the scope; skills whose place is taken end before those that join begin."""
         gate, scope = self._gate, caller.scope
         ready = set[str]()
-        async with self._turn(scope):
-            while True:  # while hooks run, the configuration may change, and with it what has to begin
-                before, catalogue = await gate.state(scope), gate.catalogue(scope)
-                if wanted not in catalogue.by_id:
-                    return Change(before, before)
-                planned = activated(catalogue, before, wanted)
-                if isinstance(planned, Blocked):
-                    return Change(before, before, blocked=planned)
-                due = before.due.intersection((wanted, *required(catalogue, wanted)))
-                joining = [one for one in planned.active if one not in before.active or one in due]
-                if ready.issuperset(joining):
-                    break
-                failed = await self._begin(caller, stages, [catalogue.by_id[o] for o in joining if o not in ready])
-                if failed is not None:
-                    return Change(before, await gate.state(scope), failed=failed)
-                ready.update(joining)
-            before, after, blocked = await self._commit(scope, wanted, ready)
-            return await self._ended_with(caller, stages, before, after, blocked)
+        while True:  # while hooks run, the configuration may change, and with it what has to begin or end
+            before, catalogue = await gate.state(scope), gate.catalogue(scope)
+            if wanted not in catalogue.by_id:
+                return Change(before, before)
+            planned = activated(catalogue, before, wanted)
+            if isinstance(planned, Blocked):
+                return Change(before, before, blocked=planned)
+            if gone(catalogue, before, planned):
+                await self._make_room(caller, stages, wanted, room)
+                continue
+            due = before.due.intersection((wanted, *required(catalogue, wanted)))
+            joining = [one for one in planned.active if one not in before.active or one in due]
+            if ready.issuperset(joining):
+                break
+            failed = await self._begin(caller, stages, [catalogue.by_id[o] for o in joining if o not in ready])
+            if failed is not None:
+                return Change(before, before, failed=failed)
+            ready.update(joining)
+        before, after, blocked = await self._commit(scope, wanted, ready)
+        return await self._ended_with(caller, stages, before, after, blocked)
+
+    async def _make_room(self, caller: Caller, stages: Stages, wanted: str, room: _Room) -> None:
+        """End the skills whose place `wanted` takes, with their hooks; cancelled, the hooks still run."""
+
+        def leave(state: ScopeState) -> ScopeState:
+            catalogue = self._gate.catalogue(caller.scope)
+            return made_room(catalogue, state, wanted) if wanted in catalogue.by_id else state
+
+        before, after = await self._gate.changed(caller.scope, leave)
+        room.gone += [skill.id for skill in gone(self._gate.catalogue(caller.scope), before, after)]
+        change = await self._ended_with(caller, stages, before, after, None)
+        room.unended += change.unended
+
+    async def _leave_orphans(self, scope: ScopeId, room: _Room) -> None:
+        """End what was kept for a skill that has not become active; its hooks run soon."""
+
+        def leave(state: ScopeState) -> ScopeState:
+            return without_orphans(self._gate.catalogue(scope), state)
+
+        before = after = ScopeState()
+        with anyio.CancelScope(shield=True):
+            before, after = await self._gate.changed(scope, leave)
+        ended = gone(self._gate.catalogue(scope), before, after)
+        room.gone += [skill.id for skill in ended]
+        self._end_soon(scope, self._completed(ended, before), Heap(self._gate, scope, after.heap), "client")
 
     async def offload(self, caller: Caller, stages: Stages, wanted: str) -> Change:
         """Take a skill away, and what nobody else requires; then their hooks do what they do.
@@ -299,8 +363,8 @@ class Hooks:
                 place=failed.place,
                 reason=flat(failed.reason, TEXT_LIMIT),
             )
-            return HookFailed(event, skill, failed, tuple(work.records))
-        return tuple(work.records)
+            return HookFailed(event, skill, failed, work.steps)
+        return work.steps
 
     def _active(self, scope: ScopeId, state: ScopeState) -> list[Skill]:
         """The skills that have begun in a scope, and have to end."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import structlog
 
@@ -17,13 +17,15 @@ from proxy.core.decision import Step as StepOf
 from proxy.core.failing import OutOfBounds, StepFailed
 from proxy.core.inventory import Json, object_of
 from proxy.core.masking import Masker
-from proxy.core.run import Run, StepRecord
+from proxy.core.run import TEXT_LIMIT, Run, RunStatus, StepRecord
+from proxy.core.run import shortened as kept
 from proxy.core.scope import ScopeId
 from proxy.core.steps import Call, Workflow
+from proxy.core.texts import shortened
 from proxy.gateway.gate import Gate
 from proxy.gateway.idling import Idling
 from proxy.gateway.running import Heap, Runner, Work
-from proxy.gateway.stages import Stages
+from proxy.gateway.stages import Stage, Stages, output_told
 from proxy.ports import Caller, Clock, RunRecords
 
 log = structlog.stdlib.get_logger("proxy.gateway")
@@ -42,7 +44,10 @@ class _Outcome:
 
 
 class Invoking:
-    """Runs the workflows of skills for clients and for steps, and records each run. `masker`: for the records."""
+    """Runs the workflows of skills for clients and for steps, and records each run from its beginning.
+
+    `masker`: for the records.
+    """
 
     def __init__(
         self, gate: Gate, runner: Runner, idling: Idling, records: RunRecords, masker: Masker, clock: Clock
@@ -84,7 +89,7 @@ class Invoking:
         if self._running[caller.scope, skill.id] >= workflow.max_runs:
             return invoke_answers.too_many(skill)
         work = self._work(caller, skill, given, stages)
-        outcome = await self._run(work, skill)
+        outcome = await self._run_in_stage(work, skill)
         if outcome.failed is not None:
             return invoke_answers.failed(skill.id, outcome.failed, outcome.steps)
         return invoke_answers.done(skill.id, outcome.output)
@@ -104,9 +109,13 @@ class Invoking:
             raise StepFailed(step.name, step.place, step.target, refused)
         work = self._work(outer.caller, skill, given, outer.stages, outer)
         work.above = f"{outer.above}{step.name} / "
-        outcome = await self._run(work, skill, outer.run)
-        if outcome.failed is not None:
-            raise StepFailed(step.name, step.place, step.target, str(outcome.failed))
+        try:
+            outcome = await self._run(work, skill, outer.run)
+        finally:
+            outer.inside[step.place] = work.steps
+        if (failed := outcome.failed) is not None:
+            why, unclear = str(failed), failed.may_have_run
+            raise StepFailed(step.name, step.place, step.target, why, transient=failed.transient, may_have_run=unclear)
         return outcome.output
 
     async def _refused(self, outer: Work, skill: Skill | None, given: Json) -> str:
@@ -150,11 +159,27 @@ class Invoking:
         state = await self._gate.store.get(scope)
         return state is not None and skill.id in state.active and skill.id not in state.due
 
+    async def _run_in_stage(self, work: Work, skill: Skill) -> _Outcome:
+        """Run a workflow for a client, who hears of it as of a stage."""
+        status: Stage = "cancelled"
+        told: Json = {}
+        await work.stages.tell(skill.id, "running")
+        try:
+            outcome = await self._run(work, skill)
+            status = "completed" if outcome.failed is None else "failed"
+            told = output_told(outcome.output) if outcome.failed is None else {}
+        except Exception:
+            status = "failed"
+            raise
+        finally:
+            await work.stages.close(skill.id, status, **told)
+        return outcome
+
     async def _run(self, work: Work, skill: Skill, parent: str = "") -> _Outcome:
-        """Run a workflow to its end, and record it, whatever that is."""
+        """Run a workflow to its end, and record it, whatever that is; from its beginning on others can see it."""
         workflow, scope = _workflow(skill), work.caller.scope
-        began, began_at = time.time(), self._clock()
-        status: Literal["completed", "failed", "cancelled"] = "cancelled"
+        record = self._recorded(work, skill, parent)
+        status: RunStatus = "cancelled"
         failed: StepFailed | None = None
         output: Any = None
         self._running[scope, skill.id] += 1
@@ -166,12 +191,23 @@ class Invoking:
                     status = "completed"
                 except StepFailed as error:
                     failed, status = error, "failed"
+                except Exception:
+                    status = "failed"
+                    raise
         finally:
             self._running[scope, skill.id] -= 1
             if not self._running[scope, skill.id]:
                 del self._running[scope, skill.id]
-            self._record(work, skill, status, began, self._clock() - began_at, failed, output, parent)
-        return _Outcome(output, failed, tuple(work.records))
+            ended = record(status, failed, output)
+            log.info(
+                "run.ended",
+                run=ended.id,
+                skill=skill.id,
+                scope=ended.scope,
+                status=status,
+                seconds=round(ended.seconds, 3),
+            )
+        return _Outcome(output, failed, work.steps)
 
     async def _output(self, work: Work, workflow: Workflow) -> Any:  # noqa: ANN401 - any JSON value
         """What a run gives.
@@ -194,42 +230,53 @@ class Invoking:
                 raise OutOfBounds("output", "output_schema", "", "; ".join(wrong))
         return output
 
-    def _record(
-        self,
-        work: Work,
-        skill: Skill,
-        status: Literal["completed", "failed", "cancelled"],
-        began: float,
-        seconds: float,
-        failed: StepFailed | None,
-        output: object,
-        parent: str,
-    ) -> None:
+    def _recorded(self, work: Work, skill: Skill, parent: str) -> Callable[..., Run]:
+        """Record a run that begins, and each change of its steps; what is given records its end."""
         from proxy.core.parameters import masked, secrets_in  # noqa: PLC0415 - as above
 
         schema, given = _workflow(skill).parameters, work.params or {}
         hidden = Masker(secrets_in(schema, given))  # what fails may say what it was given
+        scope, began = work.caller.scope, self._clock()
 
         def mask(text: str) -> str:
-            return hidden.mask(self._masker.mask(text))
+            return shortened(hidden.mask(self._masker.mask(text)), TEXT_LIMIT) if text else ""
 
-        in_order = sorted(work.records, key=lambda step: step.started)
-        steps = tuple(replace(step, error=mask(step.error)) for step in in_order)
-        run = Run(
-            id=work.run,
-            skill=skill.id,
-            scope=str(work.caller.scope),
-            parameters=masked(schema, given, mask),
-            status=status,
-            began=began,
-            seconds=seconds,
-            steps=steps,
-            error="" if failed is None else mask(str(failed)),
-            output_size=len(json.dumps(output).encode()) if status == "completed" else 0,
-            parent=parent,
+        def mask_step(step: StepRecord) -> StepRecord:
+            if not step.error and not step.inside:
+                return step
+            return replace(step, error=mask(step.error), inside=tuple(map(mask_step, step.inside)))
+
+        begun = kept(
+            Run(
+                id=work.run,
+                skill=skill.id,
+                scope=str(scope),
+                parameters=masked(schema, given, mask),
+                status="running",
+                began=time.time(),
+                seconds=0,
+                parent=parent,
+                limit=_workflow(skill).max_seconds,
+            )
         )
-        self._records.add(run)
-        log.info("run.ended", run=run.id, skill=skill.id, scope=run.scope, status=status, seconds=round(seconds, 3))
+
+        def record(status: RunStatus = "running", failed: StepFailed | None = None, output: object = None) -> Run:
+            run = replace(
+                begun,
+                status=status,
+                seconds=self._clock() - began,
+                steps=tuple(map(mask_step, work.steps)),
+                error="" if failed is None else mask(str(failed)),
+                output_size=len(json.dumps(output).encode()) if status == "completed" else 0,
+            )
+            self._records.keep(scope, run)
+            return run
+
+        def changed() -> None:
+            record()
+
+        work.changed = changed
+        return record
 
 
 def _workflow(skill: Skill) -> Workflow:

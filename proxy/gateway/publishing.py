@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from proxy.core import run_answers
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Route
 from proxy.core.errors import Rejection, Unknown, Unreadable
@@ -22,7 +23,7 @@ from proxy.gateway.forwarding import INVALID_PARAMS, METHOD_NOT_FOUND, Forwardin
 from proxy.gateway.gate import Gate
 from proxy.gateway.guides import guide_of
 from proxy.gateway.listing import Listing
-from proxy.ports import Caller, Manifest, SkillFiles
+from proxy.ports import Caller, Manifest, RunRecords, SkillFiles
 
 FOLDER: Final = "inode/directory"
 PAGE: Final = 50
@@ -35,14 +36,17 @@ COMPLETIONS: Final = 100
 class Publishing:
     """Answers what concerns skills as resources and prompts; `forwarding` answers the rest."""
 
-    def __init__(self, gate: Gate, listing: Listing, forwarding: Forwarding, files: SkillFiles) -> None:
+    def __init__(
+        self, gate: Gate, listing: Listing, forwarding: Forwarding, files: SkillFiles, records: RunRecords
+    ) -> None:
         self._gate = gate
         self._listing = listing
         self._forwarding = forwarding
         self._files = files
+        self._records = records
 
     async def read_resource(self, caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `resources/read`; a file of a skill is read as it is now.
+        """Run `resources/read`; a file of a skill, and its runs in the caller's scope, are read as they are now.
 
         Raises:
             Unknown: no such resource exists for the caller.
@@ -53,6 +57,11 @@ class Publishing:
         if found is None:
             return await self._forwarding.read_resource(caller, params)
         skill, path = found
+        if self._gate.settings.publish.resources and run_answers.concerns_runs(skill, path):
+            told = run_answers.runs_at(path, self._records.of(caller.scope, skill.id))
+            if told is None:
+                raise Unknown(f"Unknown resource: {uri}", uri)
+            return {"contents": [{"uri": uri, "mimeType": "application/json", "text": told}]}
         if not has_file(skill, path) or not self._gate.settings.publish.files:
             raise Unknown(f"Unknown resource: {uri}", uri)
         try:

@@ -1,7 +1,7 @@
 """Running steps, in order or side by side: each calls a tool through the gate, or invokes a skill."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -13,14 +13,16 @@ from proxy.core.decision import Start
 from proxy.core.decision import Step as StepOf
 from proxy.core.errors import ProxyError
 from proxy.core.expression_names import names_for
-from proxy.core.failing import OutOfBounds, StepFailed
+from proxy.core.failing import OutOfBounds, StepFailed, is_transient, may_have_run
 from proxy.core.inventory import DEEPEST, Json, is_json, items, json_size
-from proxy.core.run import TEXT_LIMIT, StepRecord
+from proxy.core.invoke_tool import is_repeatable
+from proxy.core.run import TEXT_LIMIT, StepRecord, ValueStatus, ranges
 from proxy.core.scope import ScopeId, ScopeState, put
-from proxy.core.steps import HEAP, Call, Parallel, Steps
+from proxy.core.steps import HEAP, Call, Parallel, Steps, calls
+from proxy.core.texts import shortened
 from proxy.gateway.forwarding import Forwarding
 from proxy.gateway.gate import Gate
-from proxy.gateway.stages import Nobody, Stages, StepChannel
+from proxy.gateway.stages import Nobody, Stages, StepChannel, output_told
 from proxy.ports import Caller, Clock
 
 MOST_ITEMS: Final = 1000
@@ -30,7 +32,12 @@ LARGEST_RESULT: Final = 1024 * 1024
 MOST_READ: Final = 10 * TEXT_LIMIT
 """Characters that are looked at of what a server says of a failure; fewer are told."""
 MOST_RECORDED: Final = 1000
-"""Steps of a run of which the records are kept, the first ones."""
+"""Steps of a run of which the records are kept, the first ones, with those of skills that they invoke."""
+
+NOT_TRIED_AGAIN: Final = (
+    " (not tried again: no annotation readOnlyHint or idempotentHint says that it may be, nor does idempotent: true)"
+)
+"""What is said of a failure that could pass, where the step has `retry` and may do harm twice."""
 
 Invoke: TypeAlias = Callable[["Work", Call, Json], Awaitable[Any]]
 """Invokes the skill of a step with arguments, for the work that the step is part of; gives its output."""
@@ -82,8 +89,8 @@ class Work:
     the occasion. `params`: arguments of the invocation, None where there is none. `keeps`: whether what steps save goes
     on the heap, too. `goes_on`: why no further call may be made, empty where it may. `left`: calls that may still be
     made. `depth`: how many invocations this is, inside each other. `run`: the id of its record. `above`: what the names
-    of its steps follow where the client is told of them. `records`: of steps that have ended; `results`: what they
-    saved; `last`: the result of the last one. `began`: the time of the clock at which it did.
+    of its steps follow where the client is told of them. `results`: what steps have saved; `last`: the result of the
+    last one. `began`: the time of the clock at which it did.
     """
 
     caller: Caller
@@ -99,10 +106,79 @@ class Work:
     depth: int = 0
     run: str = ""
     above: str = ""
-    records: list[StepRecord] = field(default_factory=list[StepRecord])
+    records: dict[str, StepRecord] = field(default_factory=dict[str, StepRecord])
+    """Of all steps, by their places, in the order of the configuration."""
+    inside: dict[str, tuple[StepRecord, ...]] = field(default_factory=dict[str, tuple[StepRecord, ...]])
+    """By the place of a step, what has come of the steps of the skill that it has just invoked."""
+    changed: Callable[[], None] = lambda: None
+    """Called when a record has changed."""
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     last: Any = None
     began: float = 0.0
+
+    @property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """What has come of its steps."""
+        return tuple(self.records.values())
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a step that was done has come to."""
+
+    result: Any
+
+
+class _Progress:
+    """A step that is being done: keeps its record up to date in those of its work."""
+
+    def __init__(self, work: Work, step: Call, now: float) -> None:
+        self._work = work
+        self._place = step.place
+        self._record = StepRecord(step.name, step.target, now - work.began, 0, "running")
+        self._values: list[ValueStatus] = []
+        self.told = False
+        """Whether the client has been told that it runs."""
+        self.note()
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried; of several values, the one that was tried most."""
+        return self._record.attempts
+
+    def note(self, **changes: Any) -> None:  # noqa: ANN401 - the fields of a record
+        """The record changes in these fields."""
+        self._record = replace(self._record, **changes)
+        if self._place in self._work.records:
+            self._work.records[self._place] = self._record
+        self._work.changed()
+
+    def has_values(self, number: int) -> None:
+        """It is done for so many values."""
+        self._values = ["not_begun"] * number
+
+    def value(self, index: int, status: ValueStatus) -> None:
+        """What one of its values has come to."""
+        self._values[index] = status
+        self.note(values=ranges(self._values))
+
+    def keep_inside(self, above: str = "") -> None:
+        """Keep the steps of the skill that it has invoked, where not all went well; their names follow `above`."""
+        inside = self._work.inside.pop(self._place, ())
+        if any(each.status not in {"completed", "skipped"} or each.inside for each in inside):
+            kept = [replace(each, name=f"{above}{each.name}") for each in inside]
+            room = MOST_RECORDED - sum(map(_number_of, self._work.records.values()))
+            self.note(inside=(*self._record.inside, *kept)[: len(self._record.inside) + max(0, room)])
+
+    def end(self, status: Literal["completed", "failed", "skipped", "cancelled"], now: float) -> None:
+        """It has ended."""
+        seconds = now - self._work.began - self._record.started
+        self.note(status=status, seconds=seconds)
+
+
+def _number_of(record: StepRecord) -> int:
+    """A step and those inside."""
+    return 1 + sum(map(_number_of, record.inside))
 
 
 class Runner:
@@ -127,6 +203,9 @@ class Runner:
             StepFailed: one has failed, or they took longer than `within` seconds.
         """
         work.began = self._clock()
+        planned = [*calls(steps)][:MOST_RECORDED]
+        work.records |= {one.place: StepRecord(one.name, one.target, 0, 0, "not_begun") for one in planned}
+        work.changed()
         at: Call | Parallel | None = None
         with anyio.move_on_after(within) as limit:
             for at in steps:
@@ -135,7 +214,7 @@ class Runner:
                 else:
                     await self._side_by_side(work, at)
         if limit.cancelled_caught and at is not None:
-            one = next((step for step in reversed(work.records) if step.status == "cancelled"), None)
+            one = next((step for step in reversed(work.steps) if step.status == "cancelled"), None)
             name, target = (at.place, "") if one is None else (one.name, one.target)
             key = "hook_timeout" if work.params is None else "max_execution_time_seconds"
             why = f"all steps together have {within:g} s, and that is over (its {key})"
@@ -152,6 +231,8 @@ class Runner:
 
     async def _side_by_side(self, work: Work, steps: Parallel) -> None:
         if not _wanted(steps.when, await self.names(work), steps.place, steps.place):
+            for step in steps.steps:
+                _Progress(work, step, self._clock()).end("skipped", self._clock())
             return
         failed: list[StepFailed] = []
 
@@ -174,30 +255,36 @@ class Runner:
         Raises:
             StepFailed: it has failed, and does not let the others go on.
         """
-        began = self._clock()
+        progress = _Progress(work, step, self._clock())
         status: Literal["completed", "failed", "skipped", "cancelled"] = "cancelled"
-        error = ""
+        told: Json = {}
         try:
-            status = "completed" if await self._do(work, step) else "skipped"
+            outcome = await self._do(work, step, progress)
+            status = "skipped" if outcome is None else "completed"
+            told = output_told(outcome.result) if outcome and step.skill and step.for_each is None else {}
         except StepFailed as failed:
-            status, error = "failed", failed.reason
-            await work.stages.tell(_told(work, step), "failed")
+            status, progress.told = "failed", True
+            progress.note(error=failed.reason, may_have_run=failed.may_have_run)
             if step.on_error == "fail" or isinstance(failed, OutOfBounds):
                 raise
+        except Exception:
+            status = "failed"
+            progress.note(error="the proxy has failed, see its log", may_have_run=True)
+            raise
         finally:
-            if len(work.records) < MOST_RECORDED:
-                now = self._clock()
-                record = StepRecord(step.name, step.target, began - work.began, now - began, status, error)
-                work.records.append(record)
+            progress.keep_inside()
+            progress.end(status, self._clock())
+            if status != "skipped" and progress.told:
+                await work.stages.close(_told(work, step), status, **told)
 
-    async def _do(self, work: Work, step: Call) -> bool:
-        """Do one step; whether it was not left out."""
+    async def _do(self, work: Work, step: Call, progress: _Progress) -> _Outcome | None:
+        """Do one step; None where it is left out."""
         if step.for_each is None:
             names = await self.names(work)
             if not _wanted(step.when, names, step.name, step.place, step.target):
-                return False
-            await work.stages.tell(_told(work, step), "running")
-            result = await self._once(work, step, names)
+                return None
+            await self._tell_begin(work, step, progress)
+            result = await self._tried(work, step, names, progress)
         else:
             from proxy.core.filters import kind  # noqa: PLC0415 - as below
 
@@ -207,13 +294,16 @@ class Runner:
             values = items(cast("object", value))
             if len(values) > MOST_ITEMS:
                 raise _failed(step, f"for_each has {len(values):,} values, and may have {MOST_ITEMS:,}")
-            await work.stages.tell(_told(work, step), "running")
-            result = await self._for_each(work, step, values)
+            await self._tell_begin(work, step, progress)
+            result = await self._for_each(work, step, values, progress)
         await self._save(work, step, result)
-        await work.stages.tell(_told(work, step), "completed")
-        return True
+        return _Outcome(result)
 
-    async def _for_each(self, work: Work, step: Call, values: Sequence[Any]) -> list[Any] | None:
+    async def _tell_begin(self, work: Work, step: Call, progress: _Progress) -> None:
+        progress.told = True
+        await work.stages.tell(_told(work, step), "running")
+
+    async def _for_each(self, work: Work, step: Call, values: Sequence[Any], progress: _Progress) -> list[Any] | None:
         """The results for all values, None for one that has failed where that lets the others go on.
 
         None for all where they are too large, and nobody wants them.
@@ -223,30 +313,82 @@ class Runner:
         """
         results: list[Any] = []
         size: float = 0
+        progress.has_values(len(values))
         for index, item in enumerate(values):
             names = await self.names(work) | {"item": item, "index": index}
-            if _wanted(step.when, names, step.name, step.place, step.target):
-                result = None
-                try:
-                    result = await self._once(work, step, names)
-                except StepFailed as error:
-                    if step.on_error == "fail" or isinstance(error, OutOfBounds):
-                        of = type(error)
-                        raise of(step.name, step.place, step.target, f"value {index}: {error.reason}") from None
-                size += json_size(result)
-                if size <= LARGEST_RESULT:
-                    results.append(result)
-                elif step.save_as:
-                    raise _too_large(step, size)
+            wanted, result = True, None
+            try:
+                wanted = _wanted(step.when, names, step.name, step.place, step.target)
+                if wanted:
+                    progress.value(index, "running")
+                    result = await self._tried(work, step, names, progress)
+                progress.value(index, "completed" if wanted else "skipped")
+            except StepFailed as error:
+                unbounded = isinstance(error, OutOfBounds)
+                progress.value(index, _of_value(error))
+                progress.note(error=f"value {index}: {error.reason}")
+                if step.on_error == "fail" or unbounded:
+                    of, why = type(error), f"value {index}: {error.reason}"
+                    raise of(
+                        step.name,
+                        step.place,
+                        step.target,
+                        why,
+                        transient=error.transient,
+                        may_have_run=error.may_have_run,
+                    ) from None
+            finally:
+                progress.keep_inside(f"value {index} / ")
+            if not wanted:
+                continue
+            size += json_size(result)
+            if size <= LARGEST_RESULT:
+                results.append(result)
+            elif step.save_as:
+                raise _too_large(step, size)
         return results if size <= LARGEST_RESULT else None
 
-    async def _once(self, work: Work, step: Call, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-        """The result of the call that a step is.
+    async def _tried(self, work: Work, step: Call, names: Mapping[str, Any], progress: _Progress) -> Any:  # noqa: ANN401 - any JSON value
+        """The result of the call that a step is, which is tried as often as the step says.
 
         Raises:
             StepFailed: it has none.
         """
         arguments = _value(step, step.arguments, names, "arguments")
+        unclear = False
+        attempt = 1
+        while True:
+            try:
+                return await self._once(work, step, arguments)
+            except StepFailed as failed:
+                unclear = unclear or failed.may_have_run
+                if not failed.transient or attempt > step.retries or not self._is_repeatable(work, step):
+                    raise self._at_last(work, step, failed, attempt, unclear=unclear) from None
+            attempt += 1
+            progress.note(attempts=max(attempt, progress.attempts))
+            await work.stages.tell(_told(work, step), "running", attempt=attempt)
+            await anyio.sleep(step.retry_delay)
+
+    def _is_repeatable(self, work: Work, step: Call) -> bool:
+        """Whether a step does no harm twice."""
+        return is_repeatable(step, work.catalogue(), self._gate.upstreams.inventory(work.caller.scope))
+
+    def _at_last(self, work: Work, step: Call, failed: StepFailed, attempts: int, *, unclear: bool) -> StepFailed:
+        """The failure of a step that is not tried again, with what is to be said of its attempts."""
+        why = failed.reason
+        if attempts > 1:
+            why = f"after {attempts} attempts: {why}"
+        elif step.retries and failed.transient and not self._is_repeatable(work, step):
+            why = f"{shortened(why, TEXT_LIMIT - len(NOT_TRIED_AGAIN))}{NOT_TRIED_AGAIN}"
+        of = type(failed)
+        return of(step.name, step.place, step.target, why, transient=failed.transient, may_have_run=unclear)
+
+    async def _once(self, work: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value
+        """The result of one attempt of the call that a step is.
+
+        Raises:
+            StepFailed: it has none.
+        """
         if work.goes_on is not None and (why := await work.goes_on()):
             raise OutOfBounds(step.name, step.place, step.target, why)
         if work.left < 1:
@@ -256,7 +398,7 @@ class Runner:
         timeout = inf if step.timeout is None else step.timeout
         with anyio.move_on_after(timeout):
             return await (self._invoked if step.skill else self._called)(work, step, arguments)
-        raise _failed(step, f"it took longer than its timeout of {timeout:g} s")
+        raise _failed(step, f"it took longer than its timeout of {timeout:g} s", transient=True, may_have_run=True)
 
     async def _called(self, work: Work, step: Call, arguments: Json) -> Any:  # noqa: ANN401 - any JSON value
         if not isinstance(work.caller.channel, Nobody):
@@ -268,10 +410,11 @@ class Runner:
                 caller, work.actor, step.server, step.tool, arguments, work.catalogue
             )
         except ProxyError as error:
-            raise _failed(step, self._mask(str(error)[:MOST_READ])) from None
+            why = self._mask(str(error)[:MOST_READ])
+            raise _failed(step, why, transient=is_transient(error), may_have_run=may_have_run(error)) from None
         if result.get("isError") is True:
             why = self._mask(_text(result)[:MOST_READ])
-            raise _failed(step, why or "the tool says that it has failed, and not why")
+            raise _failed(step, why or "the tool says that it has failed, and not why", transient=True)
         structured = result.get("structuredContent")
         return structured if is_json(structured) else _text(result)
 
@@ -323,8 +466,15 @@ def _evaluated(value: object, names: Mapping[str, Any], name: str, place: str, t
         raise StepFailed(name, place, target, str(error)) from None
 
 
-def _failed(step: Call, reason: str) -> StepFailed:
-    return StepFailed(step.name, step.place, step.target, reason)
+def _failed(step: Call, reason: str, *, transient: bool = False, may_have_run: bool = False) -> StepFailed:
+    return StepFailed(step.name, step.place, step.target, reason, transient=transient, may_have_run=may_have_run)
+
+
+def _of_value(failed: StepFailed) -> ValueStatus:
+    """What a value has come to for which a step has failed; beyond its bounds nothing was called for it."""
+    if failed.may_have_run:
+        return "may_have_run"
+    return "not_begun" if isinstance(failed, OutOfBounds) else "failed"
 
 
 def _too_large(step: Call, size: float) -> StepFailed:

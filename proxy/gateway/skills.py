@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from proxy.core import activation_answer, definition_answers, hook_answers, skill_answers, wording
+from proxy.core import activation_answer, definition_answers, hook_answers, run_answers, skill_answers, wording
 from proxy.core.activation_answer import ActivationContent
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import decide
@@ -26,7 +26,7 @@ from proxy.gateway.idling import Idling
 from proxy.gateway.list_reads import ExpectedRead
 from proxy.gateway.listing import Listing
 from proxy.gateway.stages import Stages
-from proxy.ports import Caller, SkillFiles
+from proxy.ports import Caller, RunRecords, SkillFiles
 
 log = structlog.stdlib.get_logger("proxy.gateway")
 
@@ -44,6 +44,7 @@ class Skills:
         files: SkillFiles,
         finding: Finding,
         hooks: Hooks,
+        records: RunRecords,
     ) -> None:
         self._gate = gate
         self._listing = listing
@@ -52,6 +53,7 @@ class Skills:
         self._files = files
         self._finding = finding
         self._hooks = hooks
+        self._records = records
 
     async def call(self, caller: Caller, arguments: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
         """Run a call of `SKILL`; `stages`: of the request."""
@@ -102,9 +104,12 @@ class Skills:
         if skill is None:
             return wording.skill_not_found(wanted, catalogue)
         if change.failed is not None:
-            return hook_answers.not_begun(wanted, change.failed, state.active)
+            refused = hook_answers.not_begun(wanted, change.failed, state.active, change.gone)
+            return hook_answers.with_unended(refused, change.unended)
         if change.blocked is not None:
-            return skill_answers.blocked(wanted, change.blocked, catalogue, state.active)
+            refused = skill_answers.blocked(wanted, change.blocked, catalogue, state.active)
+            refused = wording.with_note(refused, hook_answers.made_room(wanted, change.gone))
+            return hook_answers.with_unended(refused, change.unended)
         again = wanted in change.before.active
         log.info("skill.activated", skill=skill.id, scope=str(caller.scope), again=again)
         answer = await self._activation(caller, skill, change.before, read, again=again)
@@ -191,13 +196,16 @@ class Skills:
         if tool := arguments.get("tool"):
             return await self._read_tool(caller, skill, str(tool))
         if path := arguments.get("path"):
-            return await self._read_file(skill, str(path))
+            return await self._read_file(caller, skill, str(path))
         return skill_answers.guide(skill, await guide_of(skill, self._files), state.active)
 
-    async def _read_file(self, skill: Skill, path: str) -> dict[str, Any]:
-        """What is at a path of a skill; only the files that it is known to have can be asked for."""
+    async def _read_file(self, caller: Caller, skill: Skill, path: str) -> dict[str, Any]:
+        """What is at a path of a skill: its runs in the caller's scope, or a file that it is known to have."""
         files = () if skill.folder is None else skill.folder.files
         wanted = path.rstrip("/").removeprefix("./")
+        if run_answers.concerns_runs(skill, wanted):
+            told = run_answers.runs_at(wanted, self._records.of(caller.scope, skill.id))
+            return skill_answers.no_run(skill, path) if told is None else wording.answer(told)
         one = None if skill.folder is None else skill.folder.by_path.get(wanted)
         if one is None:
             inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]

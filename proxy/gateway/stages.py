@@ -1,21 +1,29 @@
 """What a client hears of steps while they run: stages as progress, and what servers send and ask meanwhile."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
+
+import anyio
 
 from proxy.core.capabilities import lacking, refusal
 from proxy.core.foreign_text import one_line
-from proxy.core.inventory import Json, is_json
+from proxy.core.inventory import Json, is_json, json_size
 from proxy.core.scope import ScopeId
 from proxy.ports import Caller, Channel, ListKind
 
-Stage: TypeAlias = Literal["running", "completed", "failed"]
+Stage: TypeAlias = Literal["running", "completed", "failed", "cancelled"]
+
+CLOSE_WAIT_S: Final = 1.0
+"""Seconds that telling the end of a stage may take once its request is cancelled."""
+MAX_STAGE_OUTPUT_BYTES: Final = 16 * 1024
+"""Bytes of the JSON of an output that a stage tells; of a larger one it tells the size."""
 
 
 class Stages:
     """Tells the client of a request how its steps get on, where it wants progress.
 
-    Each event is a progress notification: `message` says it in words, `_meta.stage` as `{"name", "status"}`. Progress
+    Each event is a progress notification: `message` says it in words, `_meta.stage` as `{"name", "status"}`; a further
+    attempt of a step has `attempt` there, and a skill that has gone through its `output`, or `outputSize`. Progress
     of a step's server counts as well, so that the number always grows and the client knows that something happens.
     """
 
@@ -26,12 +34,20 @@ class Stages:
         self._channel = channel
         self._events = 0
         self._signs = 0
+        self._gone = False
 
-    async def tell(self, name: str, status: Stage) -> None:
-        """A step has come to a stage."""
+    async def tell(self, name: str, status: Stage, **more: object) -> None:
+        """A step or skill has come to a stage; `more` is told of it."""
         self._events += 1
         self._signs = 0
-        await self._send({"message": f"{name}: {status}", "_meta": {"stage": {"name": name, "status": status}}})
+        said = f"{status} (attempt {more['attempt']})" if "attempt" in more else status
+        await self._send({"message": f"{name}: {said}", "_meta": {"stage": {"name": name, "status": status, **more}}})
+
+    async def close(self, name: str, status: Stage, **more: object) -> None:
+        """A step or skill has come to its last stage, which is told also where the request is cancelled."""
+        with anyio.move_on_after(CLOSE_WAIT_S, shield=True) as limit:
+            await self.tell(name, status, **more)
+        self._gone = self._gone or limit.cancelled_caught
 
     async def sign_of_life(self, name: str, told: Json) -> None:
         """The server of a step has told how far it is."""
@@ -41,9 +57,15 @@ class Stages:
         await self._send({"message": f"{name}: {said or 'running'}"})
 
     async def _send(self, told: dict[str, Any]) -> None:
-        if self._token is not None:
+        if self._token is not None and not self._gone:
             progress = self._events + self._signs / (self._signs + 1)  # between two events it never reaches the next
             await self._channel.progress({"progressToken": self._token, "progress": progress, **told})
+
+
+def output_told(output: object) -> Json:
+    """What a stage tells of the output of a skill."""
+    size = json_size(output)
+    return {"output": output} if size <= MAX_STAGE_OUTPUT_BYTES else {"outputSize": size}
 
 
 class StepChannel:

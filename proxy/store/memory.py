@@ -28,9 +28,13 @@ class MemoryStore:
         """State is kept inside."""
         yield
 
-    def add(self, run: Run) -> None:
-        """Keep the record of a run that has ended."""
-        self.runs.add(run)
+    def keep(self, scope: ScopeId, run: Run) -> None:
+        """Keep the record of a run of `scope`, in place of an earlier one with its id."""
+        self.runs.keep(scope, run)
+
+    def of(self, scope: ScopeId, skill: str) -> list[Run]:
+        """The runs of a skill in `scope`, those that began last first."""
+        return self.runs.of(scope, skill)
 
     async def get(self, scope: ScopeId) -> ScopeState | None:
         """The state of `scope`, or None when it has not begun."""

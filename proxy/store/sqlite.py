@@ -1,9 +1,10 @@
 """Scope state and records of runs that outlive the process: in memory while it runs, and in an SQLite file."""
 
+import os
 import time
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from proxy.core.run import Run, shortened
+from proxy.core.run import Run
 from proxy.core.scope import LASTING, ScopeId, ScopeState
 from proxy.core.settings import PerKind
 from proxy.store.memory import MemoryStore
@@ -43,7 +44,7 @@ class SqliteStore(MemoryStore):
         self._remembered: dict[ScopeId, ScopeState] = {}
         self._rows: set[ScopeId] = set()
         self._pending: dict[ScopeId, Kept | None] = {}
-        self._unwritten: deque[Run] = deque(maxlen=UNWRITTEN)
+        self._unwritten: dict[str, Run] = {}
         self._writing = False
         self._failing = False
         self._leaving = False
@@ -70,12 +71,13 @@ class SqliteStore(MemoryStore):
                         self._not_written("it took too long")
                 self._life.cancel()
 
-    def add(self, run: Run) -> None:
-        """Keep the record of a run that has ended, soon also in the file."""
-        run = shortened(run)
-        super().add(run)
+    def keep(self, scope: ScopeId, run: Run) -> None:
+        """Keep the record of a run of `scope`, soon also in the file."""
+        super().keep(scope, run)
         if self._writing:
-            self._unwritten.append(run)
+            self._unwritten[run.id] = replace(run, process=os.getpid()) if run.status == "running" else run
+            if len(self._unwritten) > UNWRITTEN:
+                del self._unwritten[next(iter(self._unwritten))]
             self._news.set()
 
     async def remembered(self, scope: ScopeId) -> ScopeState | None:
@@ -135,16 +137,15 @@ class SqliteStore(MemoryStore):
     async def _write(self) -> None:
         """Write what is pending; after a failure it stays so."""
         changes, self._pending = self._pending, {}
-        runs = [*self._unwritten]
-        self._unwritten.clear()
+        runs, self._unwritten = self._unwritten, {}
         new = changes.keys() - self._rows
         self._rows |= new
         try:
             # It is given up only when the time for leaving is over: nothing is written after it.
-            await to_thread.run_sync(self._file.write, changes, runs, abandon_on_cancel=True)
+            await to_thread.run_sync(self._file.write, changes, [*runs.values()], abandon_on_cancel=True)
         except CannotUse as error:
             self._pending = changes | self._pending
-            self._unwritten = deque([*runs, *self._unwritten], maxlen=UNWRITTEN)
+            self._unwritten = dict([*(runs | self._unwritten).items()][-UNWRITTEN:])
             self._rows -= new
             self._not_written(str(error))
         else:

@@ -3,9 +3,11 @@
 Several proxies may use one file, so each reading and writing is a connection and a transaction of its own.
 """
 
+import errno
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -19,7 +21,7 @@ from typing import Final, NamedTuple, cast
 import structlog
 
 from proxy.core.inventory import Json, is_json, without_lone_surrogates
-from proxy.core.run import Run, json_of, run_of
+from proxy.core.run import Run, interrupted, json_of, run_of
 from proxy.core.scope import LASTING, ScopeId, ScopeKind, ScopeState
 from proxy.core.settings import PerKind
 
@@ -34,7 +36,7 @@ LOAD_WAIT: Final = 2.0
 WRITE_WAIT: Final = 0.5
 """Seconds that writing does."""
 RUNS: Final = 10_000
-"""Runs that are kept, those that were written last."""
+"""Runs that are kept, those that began last."""
 
 _SCOPES: Final = """
 CREATE TABLE scope (
@@ -62,7 +64,7 @@ CREATE TABLE run (
     record TEXT NOT NULL   -- JSON: all of it
 )
 """
-"""Rows are numbered by SQLite in the order in which they are written, so no clock has a say in which are old."""
+"""Rows are numbered by SQLite in the order in which they are first written, so no clock has a say in which are old."""
 _SCHEMA: Final = (_SCOPES, _RUNS)
 _CHANGES: Final = (
     ("ALTER TABLE scope ADD COLUMN by_demand TEXT NOT NULL DEFAULT '[]'",),
@@ -80,11 +82,17 @@ _DELETE_OLD: Final = """
 DELETE FROM scope WHERE rowid IN (SELECT rowid FROM scope WHERE kind = ? ORDER BY changed DESC LIMIT -1 OFFSET ?)
 """
 _DELETE_OLD_RUNS: Final = "DELETE FROM run WHERE rowid <= (SELECT max(rowid) FROM run) - ?"
+_KEEP_RUN: Final = """
+INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+    status = excluded.status, seconds = excluded.seconds, record = excluded.record
+"""
 _FIND_RUNS: Final = """
 SELECT record FROM run
 WHERE (:skill IS NULL OR skill = :skill) AND substr(id, 1, length(:beginning)) = :beginning
 ORDER BY rowid DESC
 """
+_LATE_S: Final = 60.0
+"""Seconds by which a run may be over its time until it cannot be running any more."""
 _KINDS: Final[Mapping[object, ScopeKind]] = {kind: kind for kind in LASTING}
 _DAMAGE: Final = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA}
@@ -155,7 +163,7 @@ class StateFile:
             with self._transaction(WRITE_WAIT) as file:
                 file.executemany("DELETE FROM scope WHERE kind = ? AND name = ? AND principal = ?", forgotten)
                 file.executemany("INSERT OR REPLACE INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-                file.executemany("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", map(_row, runs))
+                file.executemany(_KEEP_RUN, map(_row, runs))
                 file.execute(_DELETE_OLD_RUNS, (RUNS,))
         except (OSError, sqlite3.Error) as error:
             raise CannotUse(_reason(error)) from None
@@ -201,6 +209,7 @@ class StateFile:
             if found != "ok":
                 raise sqlite3.DatabaseError(found)
             file.execute(_DELETE_OLD_RUNS, (RUNS,))
+            file.executemany(_KEEP_RUN, map(_row, _interrupted(file)))
             file.executemany(_DELETE_OLD, [(kind, limits.of(kind)) for kind in LASTING])
             rows = file.execute(
                 "SELECT kind, name, principal, active, offloaded, by_demand, started, due, heap FROM scope"
@@ -306,6 +315,29 @@ def _version(file: sqlite3.Connection) -> int:
     if application or version or tables:
         raise CannotUse(f"it belongs to another program, and {_LEFT_ALONE}")
     return 0
+
+
+def _interrupted(file: sqlite3.Connection) -> list[Run]:
+    """The runs that count as running in the file and cannot be: their process is gone, or their time is over."""
+    rows = file.execute("SELECT record FROM run WHERE status = 'running'").fetchall()
+    found = [run for (record,) in rows if (run := run_of(_parsed(record))) is not None]
+    now = time.time()
+    return [interrupted(run) for run in found if not _is_alive(run.process) or run.began + run.limit + _LATE_S < now]
+
+
+def _is_alive(process: int) -> bool:
+    """Whether another process has this id; this one has begun no run yet that is in a file."""
+    if process in {0, os.getpid()}:
+        return False
+    if os.name == "nt":  # there, a signal cannot ask
+        return True
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return error.errno != errno.ESRCH
+    except OverflowError:
+        return False
+    return True
 
 
 def _key(scope: ScopeId) -> tuple[str, str, str]:

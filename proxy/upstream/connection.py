@@ -293,7 +293,8 @@ class Connection:
         if (why := no_response(error, call.status)) is not None:
             code = METHOD_NOT_FOUND if error.code == METHOD_NOT_FOUND else INTERNAL_ERROR
             ran = call.status not in _NOT_RUN
-            return Unanswered(code, f"Server {key} gave no response: {why}", server=key, reason=why, ran=ran)
+            told, status = f"Server {key} gave no response: {why}", call.status
+            return Unanswered(code, told, server=key, reason=why, ran=ran, status=status)
         return Rejection(error.code, error.message, error.data)
 
     def _undelivered(self, failed: PostFailed) -> Exception:

@@ -26,7 +26,7 @@ def test_a_skill_that_could_not_begin_is_not_active_and_the_result_says_why():
 
     assert told == refusal(
         "skill case not activated, current skills: ['triage']\n"
-        f"Its on_activate hook failed: {WHY} No other step had run."
+        f"Its on_activate hook failed: {WHY} No step had been completed."
     )
 
 
@@ -36,7 +36,7 @@ def test_what_had_run_is_named_since_nothing_of_it_is_undone():
 
     told = hook_answers.not_begun("case", failed("activate", "case", *done), [])
 
-    assert text_of(told).endswith(f"{WHY} Had run, and is not undone: open, log.")
+    assert text_of(told).endswith(f"{WHY} Completed, and not undone: open, log. Failed: note.")
 
 
 def test_it_is_said_whose_hook_it_was_where_that_is_a_required_skill():
@@ -54,7 +54,7 @@ def test_it_is_said_whose_hook_it_was_where_that_is_a_required_skill():
 def test_a_call_that_had_to_wait_for_a_hook_says_that_it_was_not_made(event: Event, skill: str, what: str):
     """And that the next one tries again."""
     assert hook_answers.not_started(failed(event, skill)) == refusal(
-        f"The call was not made: {what} has to run first, and failed: {WHY} No other step had run. "
+        f"The call was not made: {what} has to run first, and failed: {WHY} No step had been completed. "
         "The next call tries again."
     )
 
@@ -65,7 +65,7 @@ def test_an_offload_whose_hook_fails_is_made_and_says_so_besides():
 
     told = hook_answers.with_unended(done, [failed("offload", "case"), failed("offload", "base")])
 
-    why = f"but its on_offload hook failed: {WHY} No other step had run."
+    why = f"but its on_offload hook failed: {WHY} No step had been completed."
     assert text_of(told).splitlines() == [
         "skill case offloaded, current skills: []",
         "",
@@ -86,7 +86,7 @@ def test_a_skill_that_is_not_active_from_the_start_is_told_with_the_call_that_he
             {
                 "type": "text",
                 "text": f"guide\n\nskill case is not active from the start, since its on_activate hook failed: {WHY} "
-                'No other step had run. SKILL({"action": "activate", "skill_name": "case"}) tries again.',
+                'No step had been completed. SKILL({"action": "activate", "skill_name": "case"}) tries again.',
                 "_meta": {},
             },
             {"type": "text", "text": "more"},

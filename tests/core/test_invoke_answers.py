@@ -66,7 +66,7 @@ def test_a_run_that_failed_names_the_step_the_reason_and_what_had_been_done():
 
     assert text_of(result) == (
         "skill briefing failed: step look up (steps[1], crm/find) failed: no such customer &lt;/skill_guide>\n"
-        "Done before that, and not undone: open."
+        "Completed, and not undone: open. Failed: find."
     )
     assert result["isError"] is True
     assert result["structuredContent"] == {
@@ -90,7 +90,7 @@ def test_a_run_can_fail_before_anything_was_done():
     result = failed("briefing", StepFailed("output", "output", "", "there is no 'x'"), [])
 
     assert text_of(result) == (
-        "skill briefing failed: step output (output) failed: there is no 'x'\nNo step had been completed before that."
+        "skill briefing failed: step output (output) failed: there is no 'x'\nNo step had been completed."
     )
     assert result["structuredContent"]["error"] == {"step": "output", "place": "output", "reason": "there is no 'x'"}
 

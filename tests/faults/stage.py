@@ -69,7 +69,7 @@ class Stage(FaultBench):
             arguments = ("runs", "list", "--json", "--config", self.folder / "skills.yaml")
             done = subprocess.run(program(*arguments), cwd=ROOT, capture_output=True, check=True)
             found[:] = [json.loads(line) for line in done.stdout.splitlines()]
-            return len(found) >= len(outcomes)
+            return len(found) >= len(outcomes) and all(run["status"] != "running" for run in found)
 
         await until(are_there)
         assert [(run["skill"], run["status"]) for run in found] == [*outcomes]

@@ -48,7 +48,7 @@ async def test_a_run_is_cancelled(stage: Stage, mode: str):
         await stage.cancelled()
         await works(one)
         _, run = await stage.runs(("healthy", "completed"), ("long", "cancelled"))
-        assert [step["status"] for step in run["steps"]] == ["completed", "cancelled"]
+        assert [step["status"] for step in run["steps"]] == ["completed", "cancelled", "not_begun"]
         assert stage.marks() == ["first", "second"]
 
 
@@ -76,7 +76,7 @@ async def test_a_client_on_stdio_is_killed_during_a_run(stage: Stage):
         assert await program.ended([*stage.pids("a"), *stage.pids("b")], within=BOUND) == 0
         assert "Traceback" not in program.log()
     (run,) = await stage.runs(("long", "cancelled"))
-    assert [step["status"] for step in run["steps"]] == ["completed", "cancelled"]
+    assert [step["status"] for step in run["steps"]] == ["completed", "cancelled", "not_begun"]
 
 
 RUN = {"name": "SKILL_INVOKE", "arguments": {"skill_name": "long"}}
@@ -155,7 +155,7 @@ async def test_a_server_dies_in_a_run(stage: Stage):
         assert (await invoke(one, "later"))["structuredContent"]["output"] == "done"
         assert stage.marks() == ["dying", "later"]
         _, run = await stage.runs(("later", "completed"), ("dying", "failed"))
-        assert [step["status"] for step in run["steps"]] == ["completed", "failed"]
+        assert [step["status"] for step in run["steps"]] == ["completed", "failed", "not_begun"]
 
 
 # --- another configuration meanwhile ---------------------------------------------------------------------------------

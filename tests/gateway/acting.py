@@ -123,7 +123,13 @@ def call(tool: str, place: str = "steps[0]", **more: Any) -> Call:
 
 def steps(event: str, *given: Call | Parallel) -> Steps:
     """Steps with their places."""
-    return tuple(replace(one, place=f"{event}[{index}]") for index, one in enumerate(given))
+    placed = [replace(one, place=f"{event}[{index}]") for index, one in enumerate(given)]
+    return tuple(
+        replace(one, steps=tuple(replace(each, place=f"{one.place}.parallel[{n}]") for n, each in enumerate(one.steps)))
+        if isinstance(one, Parallel)
+        else one
+        for one in placed
+    )
 
 
 def skill(id_: str, *workflow: Call | Parallel, **more: Any) -> Skill:
@@ -195,7 +201,7 @@ class World:
 
     @property
     def runs(self) -> list[Run]:
-        """The records of runs, in the order of their ends."""
+        """The records of runs, in the order in which they began."""
         return self.wired.runs.newest(100)[::-1]
 
     @property

@@ -118,7 +118,7 @@ async def test_a_step_that_fails_makes_the_activation_fail_as_a_whole():
         assert text_of(answer) == (
             "skill case not activated, current skills: []\n"
             "Its on_activate hook failed: step two (on_activate[1], desk/two) failed: no room. "
-            "Had run, and is not undone: begin."
+            "Completed, and not undone: begin. Failed: two."
         )
         assert await world.active() == ()
         await world.skill("offload", "case")
@@ -149,7 +149,7 @@ async def test_what_is_required_begins_first_and_ends_last():
     async with acting(named("base"), failing) as world:
         world.desk.fails("two")
         answer = await world.skill("activate", "top")
-        assert text_of(answer).endswith(" Had run, and is not undone: begin.")
+        assert text_of(answer).endswith(" Completed, and not undone: begin. Failed: two.")
         assert await world.active() == ()
 
         world.desk.fails("begin")

@@ -164,7 +164,11 @@ async def test_a_run_takes_no_longer_than_it_may():
         assert world.desk.cancelled == ["two"]
         (run,) = world.runs
         assert run.status == "failed"
-        assert [(step.name, step.status) for step in run.steps] == [("one", "completed"), ("two", "cancelled")]
+        assert [(step.name, step.status) for step in run.steps] == [
+            ("one", "completed"),
+            ("two", "cancelled"),
+            ("three", "not_begun"),
+        ]
 
 
 @pytest.mark.parametrize("on_error", ["fail", "continue"])
@@ -219,7 +223,11 @@ async def test_a_run_that_is_given_up_stops_at_its_step():
         assert (world.desk.tools, world.desk.cancelled) == (["one", "two"], ["two"])
         (run,) = world.runs
         assert (run.status, run.error, run.output_size) == ("cancelled", "", 0)
-        assert [(step.name, step.status) for step in run.steps] == [("one", "completed"), ("two", "cancelled")]
+        assert [(step.name, step.status) for step in run.steps] == [
+            ("one", "completed"),
+            ("two", "cancelled"),
+            ("three", "not_begun"),
+        ]
         assert world.quiet
 
 
@@ -235,7 +243,7 @@ async def test_a_step_can_run_a_skill():
         await world.invoke("outer", {"n": 3})
         (told,) = [arguments for _, arguments in world.desk.called]
         assert told == {"n": 3, "event": {"name": "invoke", "skill": "inner", "reason": "step"}}
-        of_inner, of_outer = world.runs
+        of_outer, of_inner = world.runs
         assert (of_inner.skill, of_inner.status, of_inner.parent) == ("inner", "completed", of_outer.id)
         assert (of_outer.skill, of_outer.status, of_outer.parent) == ("outer", "failed", "")
         assert of_outer.steps[0].target == "skill inner"
@@ -247,7 +255,7 @@ async def test_a_skill_that_fails_fails_the_step_that_runs_it(on_error: Any):
     inner = skill("inner", call("one", for_each=[1, 2]), runs={"max_calls": 1})
     async with acting(inner, skill("outer", invoking("inner", on_error=on_error), call("two"))) as world:
         answer = await world.invoke("outer")
-        of_inner, of_outer = world.runs
+        of_outer, of_inner = world.runs
         assert of_inner.status == "failed"
         if on_error == "fail":
             error = answer["structuredContent"]["error"]
@@ -286,7 +294,7 @@ async def test_a_skill_that_runs_itself_comes_to_an_end():
         answer = await world.invoke("flow")
         assert f"skills invoke each other more than {DEEPEST} deep" in text_of(answer)
         assert len(world.desk.called) == len(world.runs) == DEEPEST
-        assert [run.parent for run in world.runs] == [*(run.id for run in world.runs[1:]), ""]
+        assert [run.parent for run in world.runs] == ["", *(run.id for run in world.runs[:-1])]
         assert {run.status for run in world.runs} == {"failed"}
         assert world.quiet
 
@@ -308,7 +316,7 @@ async def test_a_run_that_is_too_slow_takes_the_runs_inside_along():
     async with acting(skill("inner", call("one")), outer) as world:
         world.desk.holds("one")
         await world.invoke("outer")
-        assert [(run.skill, run.status) for run in world.runs] == [("inner", "cancelled"), ("outer", "failed")]
+        assert [(run.skill, run.status) for run in world.runs] == [("outer", "failed"), ("inner", "cancelled")]
         assert world.desk.cancelled == ["one"]
         assert world.quiet
 
@@ -317,7 +325,7 @@ async def test_a_run_that_is_too_slow_takes_the_runs_inside_along():
 
 
 async def test_a_record_tells_when_each_step_began_and_how_long_it_took():
-    """In the order in which they began, whichever ends first."""
+    """In the order of the configuration, whichever ends first."""
     side = Parallel("", (call("one"), call("log/two")))
     async with acting(skill("flow", call("three"), side), tick=1.0) as world:
 

@@ -21,6 +21,7 @@ from proxy.gateway.idling import Idling
 from proxy.gateway.publishing import COMPLETIONS, INVALID_PARAMS, PAGE, Publishing
 from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
+from proxy.store.runs import MemoryRuns
 from tests.gateway.wired import wired
 from tests.gateway.world import SCOPE, Files, Server, Servers, caller
 
@@ -72,7 +73,7 @@ async def serving(*skills: Skill, publish: Publish | None = None) -> AsyncGenera
     async with anyio.create_task_group() as tasks:
         forwarding = Forwarding(gate, Rounds(Settings(), tasks), Idling(gate, anyio.current_time))
         listing = wired(gate, tasks).listing
-        yield World(Publishing(gate, listing, forwarding, files), gate, files, server)
+        yield World(Publishing(gate, listing, forwarding, files, MemoryRuns()), gate, files, server)
         tasks.cancel_scope.cancel()
 
 

@@ -110,8 +110,10 @@ async def test_one_that_fails_takes_those_beside_it_along():
         assert "three" not in world.desk.tools
         assert sorted(told(step) for step in world.runs[0].steps) == [
             ("one", "failed", "too late"),
+            ("three", "not_begun", ""),
             ("two", "cancelled", ""),
         ]
+        assert text_of(answer).endswith("No step had been completed. Failed: one. May have run: two. Not begun: three.")
 
 
 async def test_one_that_may_fail_leaves_those_beside_it_alone():
@@ -130,7 +132,12 @@ async def test_steps_are_left_out_where_they_are_not_wanted():
     async with acting(flow(call("one", save_as="a", when=wanted), side, last)) as world:
         assert await output(world, {"wanted": False}) == {"saved": False}
         assert (world.desk.tools, world.log.tools) == (["three"], [])
-        assert [told(step) for step in world.runs[0].steps] == [("one", "skipped", ""), ("three", "completed", "")]
+        assert [told(step) for step in world.runs[0].steps] == [
+            ("one", "skipped", ""),
+            ("two", "skipped", ""),
+            ("two", "skipped", ""),
+            ("three", "completed", ""),
+        ]
         assert await output(world, {"wanted": True}) == {"saved": True}
         assert (sorted(world.desk.tools[1:]), world.log.tools) == (["one", "three", "two"], ["two"])
 
@@ -205,12 +212,12 @@ async def test_a_failing_step_says_which_it_is_where_and_why(result: Any, reason
         }
         assert structured["done"][0] == {"step": "take it", "target": "desk/one", "status": "completed"}
         assert "step write it (steps[1], desk/two) failed: " + reason.replace("\n", " ") in text_of(answer)
-        assert "Done before that, and not undone: take it." in text_of(answer)
+        assert "Completed, and not undone: take it." in text_of(answer)
         assert "three" not in world.desk.tools
         (run,) = world.runs
         assert (run.status, [told(step) for step in run.steps]) == (
             "failed",
-            [("take it", "completed", ""), ("write it", "failed", reason)],
+            [("take it", "completed", ""), ("write it", "failed", reason), ("three", "not_begun", "")],
         )
 
 

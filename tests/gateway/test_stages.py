@@ -90,7 +90,8 @@ async def test_a_client_hears_each_step_begin_and_end(channel: Channel):
     async with acting(flow) as here:
         here.desk.fails("three")
         await here.invoke("flow", None, client(channel), **TOKEN)
-        expected = [("look", "running"), ("look", "completed"), ("three", "running"), ("three", "failed")]
+        steps = [("look", "running"), ("look", "completed"), ("three", "running"), ("three", "failed")]
+        expected = [("flow", "running"), *steps, ("flow", "completed")]
         assert channel.stages == expected
         assert [one["message"] for one in channel.told] == [f"{name}: {status}" for name, status in expected]
         assert {one["progressToken"] for one in channel.told} == {"mine"}
@@ -100,7 +101,12 @@ async def test_a_client_hears_each_step_begin_and_end(channel: Channel):
 async def test_a_step_for_many_values_is_one(channel: Channel):
     async with acting(skill("flow", call("one", for_each=[1, 2, 3]))) as here:
         await here.invoke("flow", None, client(channel), **TOKEN)
-        assert channel.stages == [("one", "running"), ("one", "completed")]
+        assert channel.stages == [
+            ("flow", "running"),
+            ("one", "running"),
+            ("one", "completed"),
+            ("flow", "completed"),
+        ]
 
 
 async def test_steps_of_skills_that_steps_run_are_told_after_the_names_of_these(channel: Channel):
@@ -109,7 +115,7 @@ async def test_steps_of_skills_that_steps_run_are_told_after_the_names_of_these(
     inner = skill("inner", Call("", "dig", skill="deep"))
     async with acting(deep, inner, skill("outer", Call("", "begin", skill="inner"))) as here:
         await here.invoke("outer", None, client(channel), **TOKEN)
-        names = ("begin", "begin / dig", "begin / dig / one")
+        names = ("outer", "begin", "begin / dig", "begin / dig / one")
         assert channel.stages == [(one, "running") for one in names] + [(one, "completed") for one in names[::-1]]
         assert grows(channel.told)
 
@@ -124,7 +130,7 @@ async def test_hooks_are_told_like_the_steps_of_runs(channel: Channel):
         assert grows(channel.told)
         channel.told.clear()
         await here.skill("activate", "rival", client(channel), **TOKEN)
-        assert channel.stages == [(name, at) for name in ("two", "end") for at in ("running", "completed")]
+        assert channel.stages == [(name, at) for name in ("end", "two") for at in ("running", "completed")]
         assert grows(channel.told)
 
 

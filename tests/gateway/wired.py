@@ -91,6 +91,7 @@ def wired(
         files=files,
         finding=Finding(NoSearch, files),
         hooks=hooks,
+        records=gate.store,
     )
     calling = Calling(
         gate=gate,

@@ -254,8 +254,8 @@ class Acting(RuleBasedStateMachine):
     async def live(self) -> None:
         self.leave_off = anyio.Event()
         store = Watched(self.changes)
-        keep = store.add
-        store.add = lambda run: (self.records(run), keep(run))[1]
+        keep = store.keep
+        store.keep = lambda scope, run: (self.records(run), keep(scope, run))[1]
         self.gate = Gate(Policy(catalogue(self.config)), MadeUpServers(*self.servers.values()), store, SETTINGS)
         async with anyio.create_task_group() as tasks:
             self.wired = wired(self.gate, tasks, self.clock.time)
@@ -332,6 +332,8 @@ class Acting(RuleBasedStateMachine):
             self.hooks[scope, skill].append(("activate", "over"))
 
     def records(self, run: Run) -> None:
+        if run.status == "running":
+            return
         self.claim(run.id not in self.recorded, "a run has two records", run)
         self.claim(self.runs.get(run.id) == run.status, "a record is not true", run, self.runs.get(run.id))
         self.recorded[run.id] = run

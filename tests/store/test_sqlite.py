@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from proxy.core.errors import TooManyScopes
-from proxy.core.run import TEXT_LIMIT, Run
+from proxy.core.run import Run
 from proxy.core.scope import ScopeId, ScopeState, begun, connected, handed_out, put, started
 from proxy.core.settings import PerKind, every_kind
 from proxy.store import sqlite, state_file
@@ -398,10 +398,10 @@ async def test_several_proxies_use_one_file(path: Path) -> None:
 async def test_runs_are_written_while_the_proxy_runs_and_when_it_ends(path: Path) -> None:
     """Whatever scopes there are; nobody waits for that. This process has the newest in memory, too."""
     async with running(path) as store:
-        store.add(run(1))
+        store.keep(A, run(1))
         await until(lambda: runs(path) == ["r1"])
-        store.add(run(2))
-        store.add(run(3))
+        store.keep(A, run(2))
+        store.keep(A, run(3))
         assert store.runs.newest(2) == [run(3), run(2)]
     assert StateFile(path).runs() == [run(3), run(2), run(1)]
     assert rows(path) == {}
@@ -412,19 +412,11 @@ async def test_runs_are_written_when_the_proxy_is_cancelled(path: Path) -> None:
     with anyio.CancelScope() as scope:
         async with running(path) as store:
             scope.cancel()
-            store.add(run(1))
+            store.keep(A, run(1))
             await change(store, A, on("x"))
             await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught
     assert (runs(path), rows(path)) == (["r1"], {"a": ["x"]})
-
-
-async def test_a_run_takes_no_more_room_than_a_record_should(path: Path) -> None:
-    """However long what it was given is."""
-    async with running(path) as store:
-        store.add(replace(run(1), parameters={"text": "x" * 100_000}))
-    (kept,) = StateFile(path).runs()
-    assert len(kept.parameters["text"]) == TEXT_LIMIT
 
 
 async def test_while_the_file_cannot_be_written_the_newest_runs_wait(
@@ -437,7 +429,7 @@ async def test_while_the_file_cannot_be_written_the_newest_runs_wait(
             other.execute("BEGIN EXCLUSIVE")
             for number in range(6):
                 before = len(attempts)
-                store.add(run(number))
+                store.keep(A, run(number))
                 await until(lambda before=before: len(attempts) > before)
         assert attempts == [1, 2, 3, 3, 3, 3]
         await change(store, A, on("x"))
@@ -454,7 +446,7 @@ async def test_a_run_that_could_not_be_written_is_tried_again_without_another(
     async with running(path) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
-            store.add(run(1))
+            store.keep(A, run(1))
             await until(lambda: attempts[:2] == [1, 1])
         await until(lambda: runs(path) == ["r1"])
 
@@ -465,7 +457,7 @@ async def test_the_runs_of_several_proxies_are_in_one_file(path: Path) -> None:
     async def one(first: int) -> None:
         async with running(path) as store:
             for number in range(first, first + 5):
-                store.add(run(number))
+                store.keep(A, run(number))
                 await until(lambda number=number: f"r{number}" in runs(path))
 
     async with anyio.create_task_group() as tasks:
@@ -485,6 +477,7 @@ from pathlib import Path
 import anyio
 
 from proxy.core.run import Run
+from proxy.core.scope import ScopeId
 from proxy.core.settings import every_kind
 from proxy.store.sqlite import SqliteStore
 
@@ -493,7 +486,8 @@ async def main():
     store = SqliteStore(every_kind(10), Path(sys.argv[1]))
     async with store.running():
         for number in range(10**9):
-            store.add(Run(f"r{number}", "case", "process", {"n": number}, "completed", 1e9 + number, 0.5))
+            run = Run(f"r{number}", "case", "process", {"n": number}, "completed", 1e9 + number, 0.5)
+            store.keep(ScopeId("process"), run)
             await anyio.sleep(0.0001)
 
 
@@ -519,7 +513,7 @@ async def test_a_proxy_that_is_killed_leaves_all_runs_up_to_one(path: Path, said
     async with running(path) as store:
         last = count(path)
         assert runs(path) == [f"r{number}" for number in reversed(range(last))]
-        store.add(run(last))
+        store.keep(A, run(last))
     assert runs(path)[0] == f"r{last}"
     assert not said
 
@@ -560,7 +554,7 @@ async def test_where_no_file_can_be_the_proxy_goes_on_in_memory(
             await change(store, B)
         await store.remove(A)
         await change(store, B, on("x"))
-        store.add(run(1))
+        store.keep(A, run(1))
         assert store.runs.newest(10) == [run(1)]
         assert not store._pending
         assert not store._unwritten
