@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,25 @@ def test_a_skill_whose_tools_need_arguments_is_told_to_its_end(tmp_path: Path):
     assert "And its list is again:" in done.stdout
     assert "the tools of all skills at once" in done.stdout
     assert attempt(config, "--call", "r__release").returncode == 1
+
+
+def test_a_skill_that_works_by_itself_is_not_said_to_save_nothing(tmp_path: Path):
+    """It has no tools in a list; what it does is told."""
+    steps = [{"tool": "r/echo", "arguments": {"text": "x"}}]
+    config, _ = one_skill(tmp_path, {}, internal_tools={"r": ["echo"]}, steps=steps, on_activate=steps)
+    done = attempt(config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "saves nothing" not in told(done)
+    assert "By itself it does this: on activation calls r/echo." in told(done)
+    assert "Nothing is compared" in told(done)
+
+
+def test_the_tools_of_a_skill_with_hooks_are_counted(tmp_path: Path):
+    """It is the one that is tried: its hooks have run anyway."""
+    steps = [{"tool": "r/echo", "arguments": {"text": "x"}}]
+    config, _ = one_skill(tmp_path, {"r": ["echo"]}, on_activate=steps)
+    done = attempt(config)
+    assert re.search(r"the tools of all skills at once +1 ", done.stdout)
 
 
 def test_a_skill_that_brings_no_tools_is_told_to_its_end(tmp_path: Path):

@@ -25,6 +25,8 @@ skill_configs:
         save_as: case
         when: "{{ heap.me is defined }}"
         timeout: 2.5
+        retry: {times: 3, delay: 0.5}
+        idempotent: true
       - parallel:
           - {tool: desk/get_a, save_as: a}
           - {tool: a/b/c/d, save_as: heap.b, on_error: continue}
@@ -96,6 +98,9 @@ def test_a_file_with_everything_is_read_whole(room):
             save_as="case",
             when="{{ heap.me is defined }}",
             timeout=2.5,
+            retries=3,
+            retry_delay=0.5,
+            idempotent=True,
         ),
         Parallel(
             place="on_activate[1]",
@@ -357,6 +362,30 @@ MISTAKES = [
     (
         "steps:\n  - {tool: desk/find, save_as: a}\n  - parallel:\n    - {tool: desk/find, save_as: a}",
         ["8: {}.steps[1].parallel[0].save_as: steps[0] is saved as that, too: each needs a name of its own"],
+    ),
+    # retry
+    (
+        "steps: [{tool: desk/find, retry: {times: 11}}, {tool: desk/find, retry: {delay: 2}}]",
+        [
+            "5: {}.steps[0].retry.times: must be a whole number from 1 to 10",
+            "5: {}.steps[1].retry.times: is missing: write it, since there is no default",
+        ],
+    ),
+    (
+        "steps: [{tool: desk/find, retry: {times: 0, delay: 301}}, {tool: desk/find, retry: {tims: 1, times: 2}}]",
+        [
+            "5: {}.steps[0].retry.times: must be a whole number from 1 to 10",
+            "5: {}.steps[0].retry.delay: must be a number of seconds greater than 0, at most 300",
+            "5: {}.steps[1].retry.tims: unknown key: did you mean 'times'?",
+        ],
+    ),
+    (
+        "steps: [{tool: desk/find, retry: 3}]",
+        ["5: {}.steps[0].retry: must be a mapping (key: value), not text"],
+    ),
+    (
+        "steps: [{parallel: [{tool: desk/find}], retry: {times: 2}}]",
+        ["5: {}.steps[0].retry: does not go with parallel: write it at the steps in there"],
     ),
     # when and for_each
     (

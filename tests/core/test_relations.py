@@ -251,6 +251,26 @@ def test_an_exclusive_skill_takes_the_place_of_those_it_conflicts_with():
     assert state.offloaded == {"base", "one", "two"}
 
 
+def test_room_is_made_by_those_alone_whose_place_is_taken():
+    """With what only they required; the same object where nobody's place is taken, or the skill may not come."""
+    state = after(ALONE, "one", "free", "two")
+    room = relations.made_room(ALONE, state, "alone")
+    assert (room.active, room.offloaded, room.by_demand) == (("free",), {"base", "one", "two"}, frozenset())
+    assert relations.made_room(ALONE, room, "alone") is room
+    needed = after(ALONE, "needs-two")
+    assert relations.made_room(ALONE, needed, "alone") is needed
+
+
+def test_what_the_new_one_requires_is_left_until_it_is_known_that_it_does_not_come():
+    catalogue = of(skill("base"), skill("old", "base"), skill("new", "base", conflicts=["old"], exclusive=True))
+    room = relations.made_room(catalogue, after(catalogue, "old"), "new")
+    assert room.active == ("base",)
+    assert relations.without_orphans(catalogue, room).active == ()
+    assert relations.without_orphans(catalogue, room).offloaded == {"base", "old"}
+    whole = after(catalogue, "new", state=room)
+    assert relations.without_orphans(catalogue, whole) is whole
+
+
 def test_being_exclusive_is_for_the_one_that_is_activated():
     """One that comes later and is not exclusive is refused."""
     state = after(ALONE, "alone")

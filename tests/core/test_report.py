@@ -309,6 +309,25 @@ def test_an_argument_that_a_tool_may_not_know_is_worth_knowing():
     )
 
 
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        (Call("steps[0]", "find", "gh", "open", retries=2), "gh/open"),
+        (Call("steps[0]", "find", "gh", "open", retries=2, idempotent=True), None),
+        (Call("steps[0]", "find", "gh", "open"), None),
+        (Call("steps[0]", "find", "gl", "open", retries=2), None),
+        (Call("steps[0]", "s", skill="fnd", retries=2), "skill fnd"),
+    ],
+)
+def test_a_step_that_will_not_be_tried_again_is_worth_knowing(one: Call, told: str | None):
+    """Where what the server says is known."""
+    expected = (
+        f"skill s: steps[0]: retry is not used: {told} does not say by readOnlyHint or idempotentHint that it does no "
+        "harm twice; write idempotent: true where it does none"
+    )
+    assert held(acting(one))[1] == ((expected,) if told else ())
+
+
 def test_hooks_and_what_is_done_at_the_start_are_held_against_the_offers_too():
     one = acting(on_activate=(call("fnd", place="on_activate[0]"),), on_offload=(call("clse", place="on_offload[0]"),))
     assert held(one)[0] == (

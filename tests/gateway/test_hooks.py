@@ -342,6 +342,138 @@ async def test_what_ends_with_others_ends_also_when_the_request_is_given_up(way:
         assert world.quiet
 
 
+# --- a skill that takes the place of others --------------------------------------------------------------------------
+
+OLD = skill("old", on_activate=[call("begin")], on_offload=[call("end", save_as="left", arguments={"n": 5})])
+
+
+def new(**more: Any) -> Skill:
+    """A skill that takes the place of `old`, and whose entry reads what that has left."""
+    entry = [call("two", arguments={"left": "{{ heap.left.n }}"})]
+    return skill("new", conflicts=("old",), exclusive=True, on_activate=entry, tools={}, **more)
+
+
+async def test_what_an_exclusive_skill_replaces_ends_first():
+    """What it saves is there for the new one; the client has one notice of it all."""
+    channel = Channel()
+    async with acting(OLD, new()) as world:
+        await world.skill("activate", "old")
+        answer = await world.skill("activate", "new", client(channel))
+        assert current_skills(answer) == ["new"]
+        assert "Offloaded, since they cannot be active beside it: old." in text_of(answer)
+        assert world.desk.called == [("begin", {}), ("end", {"n": 5}), ("two", {"left": 5})]
+        assert channel.sent == ["tools"]
+
+
+async def test_where_the_new_one_cannot_begin_the_old_one_stays_off_and_that_is_told():
+    """As after an offload; the next activation has nothing more to end."""
+    channel = Channel()
+    async with acting(OLD, new()) as world:
+        await world.skill("activate", "old")
+        world.desk.fails("two", "no room")
+        answer = await world.skill("activate", "new", client(channel))
+        assert answer["isError"]
+        assert "skill new not activated, current skills: []" in text_of(answer)
+        assert text_of(answer).endswith("Offloaded before that, to make room for skill new: old.")
+        assert channel.sent == ["tools"]
+        assert await world.active() == ()
+        del world.desk.does["two"]
+        assert current_skills(await world.skill("activate", "new")) == ["new"]
+        assert world.desk.tools.count("end") == 1
+        assert world.quiet
+
+
+async def test_an_old_one_whose_end_fails_is_off_and_the_new_one_begins():
+    """As with an offload, it is told."""
+    async with acting(OLD, skill("new", conflicts=("old",), exclusive=True, on_activate=[call("two")])) as world:
+        await world.skill("activate", "old")
+        world.desk.fails("end", "no pen")
+        answer = await world.skill("activate", "new")
+        assert current_skills(answer) == ["new"]
+        assert "skill old is offloaded, but its on_offload hook failed" in text_of(answer)
+        await world.skill("offload", "new")
+        await world.skill("activate", "old")
+        world.desk.fails("two", "no room")
+        answer = await world.skill("activate", "new")
+        assert "Its on_activate hook failed" in text_of(answer)
+        assert "skill old is offloaded, but its on_offload hook failed" in text_of(answer)
+
+
+@pytest.mark.parametrize("moment", ["end", "two"])
+async def test_a_change_that_is_given_up_leaves_the_old_one_off(moment: str):
+    """While that ends, or the new one begins; the end of the old one is not run a second time."""
+    async with acting(OLD, new()) as world:
+        await world.skill("activate", "old")
+        world.desk.holds(moment)
+        change = Doing(world.tasks, partial(world.skill, "activate", "new"))
+        await settle()
+        await change.give_up()
+        await settle()
+        assert await world.active() == ()
+        assert world.desk.tools.count("end") == 1
+        assert world.quiet
+
+
+async def test_what_the_old_one_required_stays_where_the_new_one_requires_it_too():
+    """Unless the new one cannot begin: then nobody requires it any more, and it ends as well."""
+    skills = (
+        named("base"),
+        named("old", requires=("base",)),
+        named("new", requires=("base",), conflicts=("old",), exclusive=True),
+    )
+    async with acting(*skills) as world:
+        await world.skill("activate", "old")
+        await world.skill("activate", "new")
+        assert (await world.active(), ends(world), begins(world)) == (("base", "new"), ["old"], ["base", "old", "new"])
+        await world.skill("offload", "new")
+        await world.skill("activate", "old")
+        world.desk.called.clear()
+        world.desk.fails("begin")
+        answer = await world.skill("activate", "new")
+        await settle()
+        assert text_of(answer).endswith("to make room for skill new: old, base.")
+        assert (await world.active(), ends(world)) == ((), ["old", "base"])
+        assert world.quiet
+
+
+async def test_a_skill_that_may_not_be_replaced_is_not_ended():
+    """It is pinned: nothing runs, and nothing changes."""
+    async with acting(replace(OLD, pinned=True), new()) as world:
+        await world.skill("activate", "new")
+        called = len(world.desk.called)
+        answer = await world.skill("activate", "new")
+        assert "skill new would take the place of old, which has to stay active" in text_of(answer)
+        assert len(world.desk.called) == called
+        assert "end" not in world.desk.tools
+
+
+async def test_a_new_one_that_is_gone_by_the_time_the_old_one_has_ended_is_not_found():
+    """The configuration changed meanwhile."""
+    async with acting(OLD, new()) as world:
+        await world.skill("activate", "old")
+        go_on = world.desk.holds("end")
+        change = Doing(world.tasks, partial(world.skill, "activate", "new"))
+        await settle()
+        await world.becomes(OLD)
+        go_on.set()
+        assert "skill not found: 'new'" in text_of(await change.outcome())
+        assert await world.active() == ()
+
+
+async def test_a_new_one_that_is_in_conflict_by_then_says_what_it_has_ended():
+    async with acting(OLD, new(), skill("other", tools={})) as world:
+        for one in ("old", "other"):
+            await world.skill("activate", one)
+        go_on = world.desk.holds("end")
+        change = Doing(world.tasks, partial(world.skill, "activate", "new"))
+        await settle()
+        await world.becomes(OLD, replace(new(), conflicts=("other",), exclusive=False), skill("other", tools={}))
+        go_on.set()
+        told = text_of(await change.outcome())
+        assert "skill new cannot be active beside other" in told
+        assert told.endswith("Offloaded before that, to make room for skill new: old.")
+
+
 async def _nobody(_scope: ScopeId) -> None: ...
 
 

@@ -1,5 +1,6 @@
 """Skills as resources, prompts and by the skills extension, each from the catalogue of the caller's scope."""
 
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from proxy.gateway.publishing import COMPLETIONS, INVALID_PARAMS, PAGE, Publishi
 from proxy.gateway.rounds import Rounds
 from proxy.store.memory import MemoryStore
 from proxy.store.runs import MemoryRuns
+from tests.gateway.acting import OTHER, acting, call, client, skill
 from tests.gateway.wired import wired
 from tests.gateway.world import SCOPE, Files, Server, Servers, caller
 
@@ -122,6 +124,27 @@ async def test_what_is_no_file_of_a_skill_is_unknown_whatever_a_server_says(worl
         await world.publishing.read_resource(caller(), {"uri": uri})
 
     assert world.asked == []
+
+
+async def test_the_runs_of_a_skill_are_resources_of_the_scope_that_has_run_it():
+    """All of them as a list, and each; to others they are unknown."""
+    flow = skill("flow", call("one"))
+    async with acting(flow, skill("other", call("one"))) as here:
+        publishing = Publishing(here.gate, here.wired.listing, here.wired.calling._forwarding, Files(), here.gate.store)
+        await here.invoke("flow")
+
+        async def read(uri: str, by: Any) -> Any:
+            (content,) = (await publishing.read_resource(by, {"uri": uri}))["contents"]
+            assert (content["uri"], content["mimeType"]) == (uri, "application/json")
+            return json.loads(content["text"])
+
+        (run,) = (await read("skill://flow/.runs", client()))["runs"]
+        assert (run["status"], run["told"]) == ("completed", "Completed, and not undone: one.")
+        assert (await read(f"skill://flow/.runs/{run['id']}", client()))["steps"][0]["status"] == "completed"
+        assert (await read("skill://other/.runs", client()))["runs"] == []
+        assert (await read("skill://flow/.runs", client(scope=OTHER)))["runs"] == []
+        with pytest.raises(Unknown):
+            await read(f"skill://flow/.runs/{run['id']}", client(scope=OTHER))
 
 
 async def test_a_file_that_cannot_be_read_any_more_is_said_to_be(world: World):

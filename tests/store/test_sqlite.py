@@ -1,11 +1,13 @@
 """What namespaces and users keep across a restart of the proxy, in a real file, and when it is written."""
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -576,3 +578,34 @@ async def test_a_file_that_another_program_holds_is_left_as_it_is(
             await change(store, A, on("y"))
     assert [(event["event"], event["reason"]) for event in said] == [("state.in_memory", "database is locked")]
     assert await remembered(path, A) == ScopeState(active=("x",))
+
+
+def ended_process() -> int:
+    """The id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("way", ["killed", "this process", "too long ago", "alive"])
+async def test_a_run_whose_proxy_was_killed_is_interrupted_for_the_next_one(path: Path, way: str) -> None:
+    """Not where another proxy that uses the file is still at work on it."""
+    process = {"killed": ended_process(), "this process": os.getpid()}.get(way, os.getppid())
+    began = time.time() - (1000 if way == "too long ago" else 0)
+    running_now = replace(run(1), status="running", process=process, began=began, limit=300.0)
+    async with running(path):
+        StateFile(path).write({}, [running_now, run(2)])
+    async with running(path):
+        found = {one.id: one.status for one in StateFile(path).runs()}
+    assert found == {"r1": "running" if way == "alive" else "interrupted", "r2": "completed"}
+
+
+async def test_a_running_run_says_which_process_runs_it(path: Path) -> None:
+    """Its record takes the place of the earlier one; what has ended has no process."""
+    async with running(path) as store:
+        store.keep(A, replace(run(1), status="running"))
+        await until(lambda: runs(path) == ["r1"])
+        assert StateFile(path).runs()[0].process == os.getpid()
+        store.keep(A, run(2))
+        store.keep(A, run(1))
+    assert StateFile(path).runs() == [run(2), run(1)]
