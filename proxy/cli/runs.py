@@ -12,6 +12,7 @@ from proxy import logs
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.layout import counted, short
 from proxy.config.load import Loaded
+from proxy.core.failing import what_ran
 from proxy.core.masking import Masker
 from proxy.core.run import Run, StepRecord, json_of
 from proxy.core.texts import printable
@@ -76,6 +77,7 @@ def _show(found: Sequence[Run], arguments: argparse.Namespace) -> int:
         "took": _seconds(run.seconds),
         "part of run": run.parent,
         "parameters": json.dumps(run.parameters, ensure_ascii=False),
+        "outcome": "" if run.status == "completed" else what_ran(run.steps),
         "output": f"{run.output_size:,} bytes of JSON" if run.output_size else "",
     }
     for name, text in told.items():
@@ -97,8 +99,12 @@ def _cells(run: Run) -> tuple[str, ...]:
 def _told(step: StepRecord) -> str:
     """`find it (crm/find): completed after 0.250 s, begun at 0.010 s`, and why it failed."""
     what = step.name if step.name == step.target else f"{step.name} ({step.target})"
-    times = "" if step.status == "skipped" else f" after {_seconds(step.seconds)}, begun at {_seconds(step.started)}"
-    return f"{what}: {step.status}{times}" + (f": {step.error}" if step.error else "")
+    times = (
+        ""
+        if step.status in {"skipped", "not_begun"}
+        else f" after {_seconds(step.seconds)}, begun at {_seconds(step.started)}"
+    )
+    return f"{what}: {step.status.replace('_', ' ')}{times}" + (f": {step.error}" if step.error else "")
 
 
 def _when(seconds: float) -> str:

@@ -82,6 +82,7 @@ def test_a_run_is_shown_with_all_that_is_known(config: Path, state: Path):
         "took: 1.850 s",
         "part of run: up7",
         'parameters: {"customer": "ü"}',
+        "outcome: Completed, and not undone: find it. Failed: close.",
         "steps:",
         "  find it (crm/find): completed after 0.250 s, begun at 0.010 s",
         "  tell: skipped",
