@@ -130,7 +130,7 @@ async def test_the_runs_of_a_skill_are_resources_of_the_scope_that_has_run_it():
     """All of them as a list, and each; to others they are unknown."""
     flow = skill("flow", call("one"))
     async with acting(flow, skill("other", call("one"))) as here:
-        publishing = Publishing(here.gate, here.wired.listing, here.wired.calling._forwarding, Files(), here.gate.store)
+        publishing = Publishing(here.gate, here.wired.listing, here.wired.calling._forwarding, Files(), here.wired.runs)
         await here.invoke("flow")
 
         async def read(uri: str, by: Any) -> Any:
