@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from proxy.cli.exits import GOOD, REFUSED
-from proxy.cli.layout import say
+from proxy.cli.layout import counted, say
 from proxy.cli.source import Source, dumped, read
 from proxy.config.load import Refused, load
 from proxy.core.texts import printable
@@ -18,6 +18,9 @@ HEAD: Final = """\
 # One skill for each server, to be edited: the model chooses a skill by its desc and works by its usage. A tool_list
 # gives it all tools of a server ([]), or those named: [search_issues, "get_*"].
 # Check it with: mcp-skill-proxy check --config FILE
+"""
+HEAD_OF_SKILLS: Final = """\
+# Skills as they were taken over, to be edited. Check them with: mcp-skill-proxy check --config FILE
 """
 STARTER: Final = Source(("time",), "servers:\n  time: {command: mcp-server-time} # pip install mcp-server-time\n")
 SKILL: Final = """\
@@ -37,7 +40,8 @@ def init(source: Path | None, target: Path) -> int:
     """
     cast("io.TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8", errors="backslashreplace")
     found = read(source, target) if source is not None else STARTER
-    written = f"{HEAD}{found.text.rstrip()}\n\nskill_configs:\n{''.join(map(_skill, found.servers))}"
+    skills = "" if found.skills else f"\nskill_configs:\n{''.join(map(_skill, found.servers))}"
+    written = f"{HEAD_OF_SKILLS if found.skills else HEAD}{found.text.rstrip()}\n{skills}"
     if str(target) == "-":
         print(written, end="")
         _print_notes(found)
@@ -52,7 +56,9 @@ def init(source: Path | None, target: Path) -> int:
     except OSError as error:
         print(printable(f"mcp-skill-proxy: {target}: {error.strerror}"), file=sys.stderr)
         return REFUSED
-    count = "1 server with a skill" if len(found.servers) == 1 else f"{len(found.servers)} servers with a skill each"
+    count = f"{counted(found.skills, 'skill')} taken over"
+    if not found.skills:
+        count = f"{counted(len(found.servers), 'server')} with a skill{' each' if len(found.servers) > 1 else ''}"
     say(f"{target}: {count}; edit it, then: mcp-skill-proxy check --config {shlex.quote(str(target))}")
     _print_notes(found)
     if left := list(_left_to_do(target)):

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
@@ -11,12 +11,14 @@ from typing import Any, Final
 import yaml
 
 from proxy.cli import jsonc
-from proxy.config import confidential
-from proxy.config.core_schema import of_plain
-from proxy.config.document import Bare, parse
-from proxy.config.models import SERVERS, SKILLS
+from proxy.cli.sound_skills import ROUNDS, problems_of, take_out
+from proxy.config import confidential, core_schema
+from proxy.config.document import Bare, Document, Plain, parse
+from proxy.config.models import SERVERS, SKILLS, known_keys
+from proxy.config.notations import Origins, in_our_words
 from proxy.config.parser import TEXT
-from proxy.config.problems import Problem, Refused
+from proxy.config.problems import Findings, Problem, Refused
+from proxy.config.triple_quotes import without_triple_quotes
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.masking import is_secret
 
@@ -26,41 +28,55 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of documen
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text so that it reads back as the same: in quotes only where it had them or needs them."""
+    """Writes text so that the configuration reads the same: `null`, `on` and `1e3` in quotes, unless it had none."""
 
 
-def _represented(dumper: _Dumper, text: str) -> yaml.Node:
-    if isinstance(text, Bare):
-        tag = dumper.resolve(yaml.ScalarNode, text, (True, False))
-        return dumper.represent_scalar(tag, str(text))
-    return dumper.represent_scalar(TEXT, text, None if isinstance(of_plain(text), str) else "'")
+def _of_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if isinstance(core_schema.of_plain(text), str) else "'"
+    if not text.isprintable():
+        style = "|" if "\n" in text and text.replace("\n", "").isprintable() else '"'
+    return dumper.represent_scalar(TEXT, text, style=style)
 
 
-_Dumper.add_representer(str, _represented)
-_Dumper.add_representer(Bare, _represented)
+def _of_bare(dumper: yaml.SafeDumper, text: Bare) -> yaml.ScalarNode:
+    return dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, str(text), (True, False)), str(text))
+
+
+_Dumper.add_representer(str, _of_text)
+_Dumper.add_representer(Bare, _of_bare)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The keys of the servers that get a skill, YAML text that has the servers, and what is to be said about them."""
+    """The keys of the servers that get a skill, YAML text that has the servers, and what is to be said about them.
+
+    `skills`: how many skills the text has already; then no server gets one.
+    """
 
     servers: tuple[str, ...]
     text: str
     notes: tuple[str, ...] = ()
+    skills: int = 0
 
 
 def read(source: Path, target: Path) -> Source:
-    """The servers of `source`, a client's config (.json, .toml) or a YAML, for a configuration at `target`.
+    """What `source` has for a configuration at `target`: a client's config (.json, .toml), or any YAML.
 
-    Raises `Refused` where there are none to be had.
+    Its servers, and its skills where it has any, in our words. Raises `Refused` where there is nothing to be had.
     """
     file = str(source)
     text = _text(source)
+    kind = source.suffix.lower()
     try:
-        if source.suffix.lower() in {".yaml", ".yml"}:
-            return _from_yaml(text, source, target)
-        document = tomllib.loads(text) if source.suffix.lower() == ".toml" else jsonc.parse(text)
-        return _from_client(document, source, target)
+        if kind in {".yaml", ".yml"}:
+            document = parse(text.encode(), file)
+            if document.problems:
+                raise Refused(document.problems)
+            return _taken_over(document, text, source, target)
+        value = tomllib.loads(text) if kind == ".toml" else jsonc.parse(without_triple_quotes(text))
+        if not is_json(value):
+            raise _no_servers(source)
+        return _taken_over(_as_document(value, file), "", source, target)
     except jsonc.NotJson as error:
         raise _refused(file, str(error), error.line) from None
     except tomllib.TOMLDecodeError as error:
@@ -69,6 +85,17 @@ def read(source: Path, target: Path) -> Source:
         raise _refused(file, f"not TOML: {_TOML_PLACE.sub('', str(error))}", line) from None
     except (RecursionError, ValueError, yaml.YAMLError):
         raise _refused(file, "cannot be put into YAML: nested too deep, or a number or time out of range") from None
+
+
+def _as_document(value: Json, file: str) -> Document:
+    """What a file that is not YAML says, as if it were; its lines are not known."""
+    try:
+        document = parse(dumped(value).encode(), file)
+    except Refused as refused:
+        raise Refused([replace(problem, line=1) for problem in refused.problems]) from None
+    if document.problems:
+        raise Refused([replace(problem, line=1) for problem in document.problems])
+    return replace(document, lines={})
 
 
 def dumped(document: object, *, flow: bool = False, style: str | None = None) -> str:
@@ -105,41 +132,77 @@ def _text(source: Path) -> str:
     return text
 
 
-def _from_yaml(text: str, source: Path, target: Path) -> Source:
-    """A YAML keeps its text, with its comments, unless nothing can be put below it."""
-    document = parse(text.encode(), str(source))
-    if document.problems:
-        raise Refused(document.problems)
-    if SKILLS in document.data:
-        raise _refused(str(source), f"has {SKILLS} already: edit it", document.line((SKILLS,)))
-    servers = _servers(document.data, source)
+def _taken_over(document: Document, text: str, source: Path, target: Path) -> Source:
+    """`text`: the source itself, where it is YAML: that is kept, with its comments, unless something has to change."""
+    origins = Origins()
+    findings = Findings(document.file, document.line, (), origins.written)
+    data = in_our_words(document.data, findings, origins)
+    said = [_about(one, text) for one in findings.noted]
+    said += [f"left out: {_about(one, text)}" for one in sorted(findings.problems, key=lambda one: one.line)]
+    skills = data.pop(SKILLS, None)
+    has_skills = isinstance(skills, dict) and bool(skills)
+    servers = _servers(data, source, needed=not has_skills)
+    others = _without_ourselves(servers, source, needed=not has_skills)
+    itself = [key for key in servers if key not in others]
+    if text and not said and not has_skills and SKILLS not in document.data and _can_go_on(text, source):
+        said = [f"{key}: is this proxy itself: it gets no skill, take it out" for key in itself]
+        return Source(tuple(others), text, (*said, *_said(others, source, target)))
+    said += [f"{key}: is this proxy itself: left out" for key in itself]
+    written: dict[str, Plain] = {}
+    if text or has_skills:
+        said += [f"left out: {key}: unknown key" for key in data if key not in {*known_keys(()), "mcp"}]
+        written = {key: data[key] for key in known_keys(()) if key in data and key not in {*SERVERS, "$schema"}}
+    written = {"servers": {key: _in_our_words(entry) for key, entry in others.items()}, **written}
+    if not has_skills:
+        return Source(tuple(others), dumped(written), (*said, *_said(others, source, target)))
+    written[SKILLS] = dict(skills)
+    said += _left_out_of(written, target)
+    kept = written[SKILLS]
+    return Source((), dumped(written), (*said, *_said(others, source, target)), len(kept))
+
+
+def _about(one: Problem, text: str) -> str:
+    """A finding; with its line where the source is YAML."""
+    return str(one if text else replace(one, line=0))
+
+
+def _can_go_on(text: str, source: Path) -> bool:
+    """Whether skills can be written below the text."""
     try:
-        parse(f"{text}\n{SKILLS}: {{}}".encode(), str(source))
+        return not parse(f"{text}\n{SKILLS}: {{}}".encode(), str(source)).problems
     except Refused:
-        text = dumped(document.data)
-    others = _without_ourselves(servers, source)
-    said = [f"{key}: is this proxy itself: it gets no skill, take it out" for key in servers if key not in others]
-    return Source(tuple(others), text, (*said, *_said(others, source, target)))
+        return False
 
 
-def _from_client(document: object, source: Path, target: Path) -> Source:
-    servers = _servers(document, source)
-    others = {key: _in_our_words(entry) for key, entry in _without_ourselves(servers, source).items()}
-    said = [f"{key}: is this proxy itself: left out" for key in servers if key not in others]
-    return Source(tuple(others), dumped({"servers": others}), (*said, *_said(others, source, target)))
+def _left_out_of(written: dict[str, Plain], target: Path) -> list[str]:
+    """Take out of the skills what no configuration can have; what that was, and why."""
+    said: list[str] = []
+    for _ in range(ROUNDS):
+        out = [(take_out(written, one), one.what) for one in problems_of(dumped(written), target)]
+        if not any(place for place, _ in out):
+            break
+        said += [f"left out: {place}: {what}" for place, what in out if place]
+    return said
 
 
-def _servers(document: object, source: Path) -> Json:
+def _no_servers(source: Path) -> Refused:
+    return _refused(str(source), f"has no servers: looked for {', '.join(SERVERS)}")
+
+
+def _servers(document: Json, source: Path, *, needed: bool) -> Json:
     """The servers of a document: at the top, or below `mcp` (VS Code's settings)."""
-    for holder in (document, document.get("mcp")) if is_json(document) else ():
+    for holder in (document, document.get("mcp")):
         for key in SERVERS:
             if is_json(holder) and is_json(found := holder.get(key)) and found:
                 return found
-    raise _refused(str(source), f"has no servers: looked for {', '.join(SERVERS)}")
+    if needed:
+        raise _no_servers(source)
+    return {}
 
 
-def _without_ourselves(servers: Json, source: Path) -> Json:
-    if others := {key: entry for key, entry in servers.items() if not _is_this_proxy(entry)}:
+def _without_ourselves(servers: Json, source: Path, *, needed: bool) -> Json:
+    others = {key: entry for key, entry in servers.items() if not _is_this_proxy(entry)}
+    if others or not needed:
         return others
     raise _refused(str(source), "has no servers but this proxy itself")
 
@@ -178,7 +241,8 @@ def _in_our_words(entry: object) -> object:
 
 def _with_our_variables(value: object) -> object:
     if isinstance(value, str):
-        return re.sub(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
+        ours = re.sub(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}", r"${\1}", value)
+        return value if ours == value else ours  # which keeps what was a number
     if is_json(value):
         return {key: _with_our_variables(inner) for key, inner in value.items()}
     return [_with_our_variables(item) for item in items(value)] or value

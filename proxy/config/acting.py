@@ -11,7 +11,7 @@ from proxy.config.problems import Findings, Place, did_you_mean, shown
 from proxy.core.catalogue import NOTHING, Allow, is_pattern
 from proxy.core.inventory import Json, is_json, items
 from proxy.core.names import SEPARATOR
-from proxy.core.parameters import BadSchema, schema_fault, schema_of
+from proxy.core.parameters import BadSchema, result_schema_of, schema_of
 from proxy.core.steps import CALLS_PER_STEP, HEAP, Bindings, Call, Parallel, Step, Steps, Workflow, calls
 
 Names: TypeAlias = Mapping[str, Collection[str] | None]
@@ -116,15 +116,14 @@ def acts(entry: SkillEntry, nameable: Nameable, spot_of: Callable[[str], Spot]) 
     parameters = _parameters(entry, spot_of("parameters"))
     steps, names = steps_at(STEPS, entry.steps, {**of_event, "params": _members(parameters)})
     _check_value(spot_of("output"), ("output",), entry.output, names)
-    if entry.output_schema is not None and (fault := schema_fault(entry.output_schema)):
-        spot_of("output_schema").problem(("output_schema",), fault)
+    output_schema = _result_schema(entry, spot_of("output_schema"))
     most = entry.max_iterations
     workflow = Workflow(
         steps=steps,
         parameters=parameters,
         output=entry.output,
         own_output="output" in entry.model_fields_set,
-        output_schema=entry.output_schema,
+        output_schema=output_schema,
         tool=entry.expose_as_tool,
         needs_activation=entry.activation == "required",
         max_seconds=entry.max_execution_time_seconds,
@@ -299,6 +298,16 @@ def _parameters(entry: SkillEntry, spot: Spot) -> Json:
     if fault:
         spot.problem(("parameters",), fault)
     return _NO_PARAMETERS | {"additionalProperties": True} if schema is None else schema
+
+
+def _result_schema(entry: SkillEntry, spot: Spot) -> Json | None:
+    if entry.output_schema is None:
+        return None
+    try:
+        return result_schema_of(entry.output_schema)
+    except BadSchema as fault:
+        spot.problem(("output_schema",), str(fault))
+        return None
 
 
 def _schema_of(written: Json) -> tuple[Json | None, str]:

@@ -32,6 +32,14 @@ def united(one: Mapping[str, tuple[str, ...]], other: Mapping[str, tuple[str, ..
     return both
 
 
+def tool_named(text: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """The server and the tool that `text` names: `SERVER/TOOL`, `SERVER.TOOL`, or as `granted` has it; None for none.
+
+    The tool is `*` for all of a server. `servers`: the keys that there are.
+    """
+    return _grant(text, servers) or _taken_apart(text, servers, ("/", "."))
+
+
 def _grant(token: str, servers: Collection[str]) -> tuple[str, str] | None:
     """A server and a tool."""
     named = token.removeprefix(_OF_MCP)

@@ -8,6 +8,7 @@ import yaml
 
 from proxy.config.parser import DEPTH_LIMIT, LIST, MAPPING, MERGE, NODE_LIMIT, NULL, NULLS, TAG, TEXT, composed
 from proxy.config.problems import Place, Problem, Refused, shown
+from proxy.config.triple_quotes import without_triple_quotes
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
 """What a file says: every scalar is text as written, except plain nulls, which are None.
@@ -53,10 +54,10 @@ def line_in(lines: Mapping[Place, int], place: Place) -> int:
 def parse(content: bytes, file: str) -> Document:
     """The document that `content`, the bytes of the file called `file`, holds.
 
-    Raises `Refused` for what is not UTF-8 (a byte order mark is fine), not YAML, more than one document, not a mapping
-    at the top, or too large once its aliases are expanded.
+    Texts between three quotes are read, too. Raises `Refused` for what is not UTF-8 (a byte order mark is fine), not
+    YAML, more than one document, not a mapping at the top, or too large once its aliases are expanded.
     """
-    return parse_text(decoded(content, file), file, _TOP)
+    return parse_text(without_triple_quotes(decoded(content, file)), file, _TOP)
 
 
 def decoded(content: bytes, file: str) -> str:

@@ -16,6 +16,7 @@ from proxy.config.expand import complaints, expand, literal
 from proxy.config.files import Files
 from proxy.config.library import LeftOut, Library, Root, find
 from proxy.config.models import ON_START, SKILL_PATHS, ProxyBlock, ServerEntry, StateBlock
+from proxy.config.notations import Origins, in_our_words
 from proxy.config.permissions import changeable_by_others, open_to_others
 from proxy.config.places import located, path_fault
 from proxy.config.problems import Findings, Place, Problem, Refused
@@ -81,8 +82,9 @@ def load(path: Path, environ: Mapping[str, str], files: Files | None = None, las
     """
     files = files or Files()
     document = _read(path, files)
-    findings = Findings(document.file, document.line, document.problems)
-    data = without_client_keys(document.data, findings)
+    origins = Origins()
+    findings = Findings(document.file, document.line, document.problems, origins.written)
+    data = without_client_keys(in_our_words(document.data, findings, origins), findings)
     check_shapes(data, findings)
     check_references(data, findings)
     data = without_nulls(data, findings)

@@ -64,6 +64,7 @@ CLIENT_FILTERS = frozenset(
 """Keys by which clients choose tools; here skills do."""
 CLIENT_KEYS = CLIENT_FILTERS | {
     *("alwaysAllow", "alwaysLoad", "autoApprove", "autoStart", "bundled", "chatMenu", "default_tools_approval_mode"),
+    *("client_session_timeout_seconds", "sse_read_timeout"),
     *("description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id", "isActive", "logo", "metadata"),
     *("name", "note", "notes", "oauth", "provider", "required", "sandbox", "sandboxEnabled", "scopes", "source"),
     *("startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls", "tags", "title"),
@@ -382,6 +383,7 @@ class RequiresBlock(_Part):
     """What must be there for a skill to be offered."""
 
     bins: Words = Field(default=(), description="Programs, on PATH.")
+    any_bins: Words = Field(default=(), description="Programs of which one, at least, is on PATH.")
     env: Words = Field(default=(), description="Environment variables that are set and not empty.")
     os: Words = Field(default=(), description="One of these systems: linux, macos, windows.")
     servers: Words = Field(default=(), description="Servers of this file that are not disabled.")
@@ -508,7 +510,9 @@ class SkillEntry(_Part):
         description="The result; texts may hold expressions: {{ ... }}. Default: the result of the last step.",
     )
     output_schema: dict[str, Free] | None = Field(
-        default=None, description="A JSON Schema that the result must fit. Default: any result does."
+        default=None,
+        description="What the result must fit: a JSON Schema; or by name a type, or {type, description, required}. "
+        "Default: any result does.",
     )
     expose_as_tool: Flag = Field(
         default=Workflow.tool, description="true: while the skill is active, its steps are also a tool of its own name."

@@ -12,8 +12,10 @@ from proxy.config import core_schema
 from proxy.config.allowed_tools import granted, united
 from proxy.config.checks import check_references
 from proxy.config.document import Plain, decoded, parse_text
+from proxy.config.foreign_requires import requires_in
 from proxy.config.front_matter import FrontMatter, Unreadable, as_text, read_front_matter
 from proxy.config.models import ACTING, ALLOWLISTS, BIND, HOOKS, INTERNAL, SERVERS, SKILLS, STEPS, SkillEntry
+from proxy.config.notations import MCP_CONFIGS, TOOL_LIST, UNUSED, Origins, both, parsed, value_in_our_words
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.validation import kind_of, valid_skill, without_nulls
 
@@ -52,6 +54,13 @@ _RESTRICTING: Final = frozenset({"required_capabilities"})
 """What narrows who may use a skill, whether it is trusted or not."""
 _SAID_ELSEWHERE = {"desc": f"write {DESCRIPTION} instead", "usage": "the guide is the text below the front matter"}
 """Keys of `skill_configs` for which a SKILL.md has another place."""
+_MCP_SERVERS = SERVERS[2]
+_FOREIGN: Mapping[str, str] = {
+    **UNUSED,
+    **dict.fromkeys(MCP_CONFIGS, "not used: write these servers into the configuration, under servers"),
+    "required_tools": "not used: write tool_list: {SERVER: [TOOL]}",
+}
+"""Keys that other systems have, and what to say of them."""
 
 _MOST_KEYS, _LONGEST_KEY, _MOST_UNKNOWN = 100, 40, 20
 """How many other keys, how long ones, and how many servers are held against those that there are: it takes its time."""
@@ -182,6 +191,7 @@ class _Reader:
         self._document = document = found.document
         self._top = document.data
         self._places: dict[str, Place] = {}
+        self._origins = Origins()
         wrong = [unreadable.problem for unreadable in found.unreadable if self._matters(unreadable)]
         self._findings = Findings(file, document.line, wrong, self._written)
         self._notes: list[Problem] = []
@@ -200,6 +210,9 @@ class _Reader:
         self._note_near_misses(metadata, (METADATA,))
         for key in _SAID_ELSEWHERE.keys() & self._top.keys():
             self._findings.note((key,), f"ignored: {_SAID_ELSEWHERE[key]}")
+        for above, mapping in ((), self._top), ((METADATA,), metadata):
+            for key in [key for key in _FOREIGN if key in mapping]:
+                self._findings.note((*above, key), _FOREIGN[key])
         description = self._description()
         name = self._name()
         license_, compatibility = self._text("license"), self._text("compatibility")
@@ -278,6 +291,7 @@ class _Reader:
 
     def _written(self, place: Place) -> Place:
         """Where in the front matter a place stands that is named as one of `skill_configs`."""
+        place = self._origins.written(place)
         if place[: len(_PLACE)] != _PLACE:
             return place
         key = place[2:3]
@@ -287,7 +301,7 @@ class _Reader:
         return ".".join(map(str, self._places.get(key, (key,))))
 
     def _metadata(self) -> Mapping[str, Plain]:
-        metadata = self._top.get(METADATA)
+        metadata = parsed(self._top.get(METADATA))
         if metadata is None or isinstance(metadata, dict):
             return metadata or {}
         self._findings.note((METADATA,), f"ignored: must be a mapping, not {kind_of(metadata)}")
@@ -374,7 +388,23 @@ class _Reader:
             elif key in metadata:
                 self._places[key] = (METADATA, key)
                 found[key] = self._unpacked(key, metadata[key])
-        return found
+        if TOOL_LIST not in found and (servers := self._named_servers()):
+            self._places[TOOL_LIST] = (_MCP_SERVERS,)
+            found[TOOL_LIST] = {server: list[Plain]() for server in servers}
+        if requires := requires_in(metadata, (METADATA,), self._findings):
+            if "requires" not in found:
+                self._places["requires"] = (METADATA,)
+            found["requires"] = both(requires, found.get("requires", {}))
+        return {
+            key: value_in_our_words(key, value, (*_PLACE, key), self._servers, self._findings, self._origins)
+            for key, value in found.items()
+        }
+
+    def _named_servers(self) -> list[str]:
+        """The servers that are named as a whole, as AWorld has them beside or instead of a tool_list."""
+        named = self._top.get(_MCP_SERVERS)
+        names = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        return [name for name in names if isinstance(name, str) and name]
 
     def _unpacked(self, key: str, value: Plain) -> Plain:
         """A value under `metadata`, where other programs want text: it may be YAML in a text."""

@@ -94,7 +94,8 @@ def offered(
     def leave_out(reasons: Mapping[str, str]) -> None:
         left_out.extend(LeftOut(id_, candidates.pop(id_).where, one_line(why)) for id_, why in reasons.items())
 
-    absent = _absent({name for one in candidates.values() for name in one.entry.requires.bins}, environ)
+    required = [one.entry.requires for one in candidates.values()]
+    absent = _absent({name for each in required for name in (*each.bins, *each.any_bins)}, environ)
     leave_out(
         {id_: why for id_, one in candidates.items() if (why := _ineligible(one, nameable.servers, environ, absent))}
     )
@@ -187,6 +188,8 @@ def _ineligible(
     requires = one.entry.requires
     here = SYSTEMS.get(sys.platform, sys.platform)
     missing = [f"the program {name} is not on PATH" for name in requires.bins if name in absent]
+    if requires.any_bins and not set(requires.any_bins) - set(absent):
+        missing.append(f"none of the programs {', '.join(requires.any_bins)} is on PATH")
     missing += [f"the variable {name} is not set" for name in requires.env if not environ.get(name)]
     if requires.os and here not in {_KNOWN_AS.get(name.lower(), name.lower()) for name in requires.os}:
         missing.append(f"it is for {', '.join(requires.os)}, and this is {here}")

@@ -43,7 +43,16 @@ _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(
         (
             *("args", "inherit_env", "pass_headers", "call_route_clients", "allowed_hosts", "allowed_origins"),
-            *("tags", "required_capabilities", "requires_skills", "conflicts_with", "bins", "servers", "os"),
+            *(
+                "tags",
+                "required_capabilities",
+                "requires_skills",
+                "conflicts_with",
+                "bins",
+                "any_bins",
+                "servers",
+                "os",
+            ),
             *(SKILL_PATHS, PROFILES, "allowed_skills", "denied_skills", "capabilities", "active"),
             *(*STEP_LISTS, "expression_env"),
         ),

@@ -60,6 +60,18 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _NO_SCHEMAS: Final = frozenset({"default", "enum", "const", "examples"})
 """Keys of a schema below which there are values."""
+_KEYWORDS: Final = frozenset(
+    {
+        *("additionalItems", "additionalProperties", "allOf", "anyOf", "const", "contains", "contentEncoding"),
+        *("contentMediaType", "contentSchema", "default", "definitions", "dependencies", "dependentRequired"),
+        *("dependentSchemas", "deprecated", "description", "else", "enum", "examples", "exclusiveMaximum"),
+        *("exclusiveMinimum", "format", "if", "items", "maxContains", "maxItems", "maxLength", "maxProperties"),
+        *("maximum", "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf"),
+        *("pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "readOnly", "required"),
+        *("then", "title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "writeOnly"),
+    }
+)
+"""The keywords of JSON Schema, from draft 7 to 2020-12, but for those that begin with `$`."""
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 """Keys of a schema below which there are schemas by name."""
 
@@ -80,6 +92,42 @@ def schema_of(written: Json) -> Json:
     if fault := schema_fault(schema) or next(_bad_defaults(schema), ""):
         raise BadSchema(fault)
     return schema
+
+
+def result_schema_of(written: Json) -> Json:
+    """The JSON Schema of the result that a skill promises, as a skill has it. Raises BadSchema.
+
+    Without a keyword of JSON Schema it is the short form, by name: a type, or a mapping of what JSON Schema says of a
+    value and `required`. There the result is an object, and what is named is required unless it says `required: false`
+    or has a default; other members are allowed.
+    """
+    schema = _expanded(written) if _is_short(written) else written
+    if fault := schema_fault(schema):
+        raise BadSchema(fault)
+    return schema
+
+
+def _is_short(written: Json) -> bool:
+    """Whether a schema names members with their types, where JSON Schema would see words that mean nothing to it."""
+    unknown = [key for key in written if key not in _KEYWORDS and not key.startswith("$")]
+    types = all(told in TYPES if isinstance(told, str) else "type" in members_of(told) for told in written.values())
+    if unknown:
+        return types or len(unknown) == len(written)
+    return bool(written) and types and "type" not in written
+
+
+def _expanded(written: Json) -> Json:
+    properties = {name: _property(name, told) for name, told in written.items()}
+    optional = [
+        name
+        for name, told in written.items()
+        if members_of(told).get("required") is False or "default" in members_of(told)
+    ]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+    }
 
 
 def _is_schema(written: Json) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proxy.cli import jsonc
 from proxy.cli.init import init as run_init
-from proxy.cli.source import read
+from proxy.cli.source import dumped, read
 from proxy.config.core_schema import typed
 from proxy.config.document import parse
 from proxy.config.load import Refused, load
@@ -209,6 +209,91 @@ def test_the_proxy_itself_is_left_out(entry: dict[str, Any], tmp_path: Path):
     assert "skills: is this proxy itself: it gets no skill, take it out" in kept.stderr
 
 
+THEIRS = {
+    "mcp_config": {"mcpServers": {"time": ENTRY}},
+    "name": "theirs",
+    "init_skills": ["a"],
+    "black_tool_actions": {"time": ["convert_time"]},
+    "skill_configs": {
+        "a": {"name": "null", "desc": "on", "tool_list": {"time": [], "gone": ["x"]}, "skill_type": "x"},
+        "b": {"description": "1e3", "required_tools": ["time/now", "web_search"], "odd": 3, "active": True},
+        "c": {"mcp_servers": ["time"], "requires": 5},
+        "d": {
+            "id": "e",
+            "tool_list": {"time": "now"},
+            "steps": [{"tool": "time/now", "arguments": {"n": "1e3", "k": 1.0, "b": True, "s": "true", "z": None}}],
+            "parameters": [{"name": "p", "type": "string"}],
+            "output_schema": {"summary": "string"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.json", json.dumps(THEIRS)), ("x.yaml", dumped(THEIRS))])
+def test_skills_are_taken_over_in_our_words(name: str, text: str, tmp_path: Path):
+    """With what holds for them; what cannot be had is left out, and said with the reason; the rest passes `check`."""
+    done = init(tmp_path, "--from", written(tmp_path, name, text))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("skills.yaml: 3 skills taken over; edit it")
+    loaded = load(tmp_path / "skills.yaml", {"PATH": "/nowhere"})
+    a, b, d = loaded.catalogue.skills
+    assert (a.id, a.name, a.desc, a.tools["time"].everything) == ("a", "null", "on", True)
+    assert (b.id, b.desc, b.active, [*b.tools]) == ("b", "1e3", True, ["time"])
+    assert b.tools["time"].allows("now")
+    assert not b.tools["time"].allows("other")
+    assert d.workflow is not None
+    (step,) = d.workflow.steps
+    assert getattr(step, "arguments", None) == {"n": "1e3", "k": 1.0, "b": True, "s": "true", "z": None}
+    assert d.workflow.parameters["required"] == ["p"]
+    assert d.workflow.output_schema is not None
+    assert loaded.catalogue.denied["time"].allows("convert_time")
+    for told in (
+        "init_skills: no skill runs by being named here",
+        "skill_configs.a.tool_list.gone: unknown server 'gone'",
+        "skill_configs.a.skill_type: not used",
+        "skill_configs.b.required_tools[1]: names no server",
+        "left out: skill_configs.b.odd: unknown key",
+        "left out: skill_configs.c: must be a mapping",
+        "skill_configs.d.id: the id of a skill is the key of its entry",
+        "left out: name: unknown key",
+    ):
+        assert told in done.stderr
+    assert done.stderr.count("note: ") == 9
+
+
+def test_a_yaml_in_our_words_with_skills_is_taken_over_too(tmp_path: Path):
+    """Also without servers, and with an empty list of skills, to which each server then gets one."""
+    init(tmp_path, "--from", written(tmp_path, "guides.yaml", "skill_configs: {a: {usage: Think.}}"))
+    assert [skill.id for skill in load(tmp_path / "skills.yaml", {}).catalogue.skills] == ["a"]
+    empty = written(tmp_path, "empty.yaml", f"{SOURCES['mine.yaml']}skill_configs: {{}}\nproxy: {{name_limit: 40}}\n")
+    init(tmp_path, "--from", empty, "--output", "t.yaml")
+    loaded = load(tmp_path / "t.yaml", {"PATH": "/nowhere"})
+    assert [skill.id for skill in loaded.catalogue.skills] == ["time"]
+    assert loaded.catalogue.naming.limit == 40
+
+
+def test_a_guide_between_three_quotes_is_taken_over_from_json(tmp_path: Path):
+    """As somebody writes it who knows Python."""
+    text = '{"mcpServers": {"t": {"command": "x"}},\n"skill_configs": {"a": {"usage": """\n  Do:\n    this\n  """}}}'
+    init(tmp_path, "--from", written(tmp_path, "x.json", text))
+    assert result(tmp_path)["skill_configs"]["a"]["usage"] == "Do:\n  this"
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(
+        ["null", "~", "true", "on", "1.0", "1e3", "0o14", "0x1f", ".5", "=", "<<", "", " x", "a\nb\n", "- x"]
+    )
+    | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
+)
+def test_what_is_written_reads_back_the_same(text: str):
+    """As a name, as a key, and as a value that may be of any type."""
+    said = {"skill_configs": {"a": {"desc": text, "parameters": {"p": {"type": "string", "default": text}}}}}
+    document = parse(dumped(said).encode(), "f")
+    assert not document.problems
+    assert typed(dict(document.data)) == said
+
+
 def test_relative_paths_that_begin_elsewhere_now_are_named(tmp_path: Path):
     """Where the output is in another folder, relative commands and folders are said; others are not."""
     (tmp_path / "sub").mkdir()
@@ -256,7 +341,6 @@ def test_nothing_is_overwritten(tmp_path: Path):
         ("broken.yaml", "a: [", "broken.yaml:1:"),
         ("list.yaml", "- a", "list.yaml:1:"),
         ("twice.yaml", "servers: {}\nservers: {}", "twice.yaml:2: servers: given twice"),
-        ("done.yaml", "servers: {t: {command: x}}\nskill_configs: {}\n", "done.yaml:2: has skill_configs already"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_named(name: str, text: str, said: str, tmp_path: Path):

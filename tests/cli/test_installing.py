@@ -55,3 +55,12 @@ def test_a_skill_may_be_named_by_its_document_to_be_validated(tmp_path: Path, ru
     """As the standard's own validator has it."""
     write_skill(tmp_path / "pdf")
     assert run("validate", "pdf/SKILL.md") == "pdf: good\n"
+
+
+def test_the_id_of_an_installed_skill_may_be_chosen(tmp_path: Path, run: Callable[..., str]):
+    """By `--as`, which is asked for where no name there can be one."""
+    write_skill(tmp_path / "Not An Id")
+    with pytest.raises(AssertionError):
+        run("add", "Not An Id", "--to", "to")
+    assert run("add", "Not An Id", "--to", "to", "--as", "chosen").startswith("chosen: installed in ")
+    assert (tmp_path / "to" / "chosen" / "SKILL.md").is_file()

@@ -131,7 +131,7 @@ black_tool_actions: {{gitt: x}}
     ("skill", "problem"),
     [
         ("{tool_lst: {}}", ".tool_lst: unknown key: did you mean 'tool_list'?"),
-        ("{description: x}", ".description: unknown key: did you mean 'desc'?"),
+        ("{descripton: x}", ".descripton: unknown key: did you mean 'desc'?"),
         ("{usage: ~}", '.usage: is empty: write "" for empty text; quote it if it is a word'),
         ("{usage: [a]}", ".usage: must be text, not a list"),
         ("{active: maybe}", ".active: must be true or false"),

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.masking import MASK
-from proxy.core.parameters import TYPES, BadSchema, filled, invalid, masked, schema_fault, schema_of, secrets_in
+from proxy.core.parameters import (
+    TYPES,
+    BadSchema,
+    filled,
+    invalid,
+    masked,
+    result_schema_of,
+    schema_fault,
+    schema_of,
+    secrets_in,
+)
 from tests.core.strategies import law
 
 ALL_TYPES = ", ".join(TYPES)
@@ -25,6 +35,62 @@ def bad(written: dict[str, Any]) -> str:
     with pytest.raises(BadSchema) as caught:
         schema_of(written)
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "properties", "required"),
+    [
+        ({"summary": "string"}, {"summary": {"type": "string"}}, ["summary"]),
+        ({"title": "string", "format": "string"}, {"title": {"type": "string"}, "format": {"type": "string"}}, None),
+        ({"type": "string", "n": "integer"}, {"type": {"type": "string"}, "n": {"type": "integer"}}, None),
+        (
+            {"a": {"type": "string", "required": False}, "b": {"type": "number", "default": 1}, "c": {"enum": [1]}},
+            {"a": {"type": "string"}, "b": {"type": "number", "default": 1}, "c": {"enum": [1]}},
+            ["c"],
+        ),
+    ],
+)
+def test_a_short_result_schema_is_that_of_an_object_that_has_what_is_named(
+    written: Any, properties: Any, required: list[str] | None
+):
+    """All of it, but for what says otherwise; more may be there."""
+    schema = {"type": "object", "properties": properties, "required": required or [*properties]}
+    assert result_schema_of(written) == schema
+    assert not invalid(schema, {"summary": "x", "title": "", "format": "", "type": "", "n": 1, "c": 1, "more": 2})
+    assert invalid(schema, {})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"type": "object", "properties": {"a": {"type": "string"}}, "x-order": 1},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}},
+        {"title": "The result", "type": "string", "description": "string"},
+        {"required": ["a"]},
+    ],
+)
+def test_a_json_schema_of_a_result_stays_as_it_is(schema: Any):
+    """With annotations, references and keys that are only somebody's own beside others."""
+    assert result_schema_of(schema) == schema
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"summary": "strng"}, "summary: there is no type 'strng', did you mean 'string'?"),
+        ({"summary": "A summary of it"}, "summary: there is no type"),
+        ({"summary": 3}, "summary: is neither a type"),
+        ({"type": "text"}, "type: 'text' is no type"),
+    ],
+)
+def test_a_result_schema_that_would_mean_nothing_is_refused(written: Any, told: str):
+    """In words that name the member."""
+    with pytest.raises(BadSchema) as refused:
+        result_schema_of(written)
+    assert str(refused.value).startswith(told)
 
 
 def test_the_short_form_becomes_a_schema_of_an_object_with_nothing_else_in_it():
