@@ -31,14 +31,14 @@ class _Dumper(yaml.SafeDumper):
     """Writes text so that the configuration reads the same: `null`, `on` and `1e3` in quotes, unless it had none."""
 
 
-def _of_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _of_text(dumper: Any, text: str) -> yaml.ScalarNode:  # noqa: ANN401 - the stubs leave a dumper open
     style = None if isinstance(core_schema.of_plain(text), str) else "'"
     if not text.isprintable():
         style = "|" if "\n" in text and text.replace("\n", "").isprintable() else '"'
     return dumper.represent_scalar(TEXT, text, style=style)
 
 
-def _of_bare(dumper: yaml.SafeDumper, text: Bare) -> yaml.ScalarNode:
+def _of_bare(dumper: Any, text: Bare) -> yaml.ScalarNode:  # noqa: ANN401 - as above
     return dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, str(text), (True, False)), str(text))
 
 
@@ -140,7 +140,8 @@ def _taken_over(document: Document, text: str, source: Path, target: Path) -> So
     said = [_about(one, text) for one in findings.noted]
     said += [f"left out: {_about(one, text)}" for one in sorted(findings.problems, key=lambda one: one.line)]
     skills = data.pop(SKILLS, None)
-    has_skills = isinstance(skills, dict) and bool(skills)
+    skills = dict(skills) if isinstance(skills, dict) else {}
+    has_skills = bool(skills)
     servers = _servers(data, source, needed=not has_skills)
     others = _without_ourselves(servers, source, needed=not has_skills)
     itself = [key for key in servers if key not in others]
@@ -148,17 +149,16 @@ def _taken_over(document: Document, text: str, source: Path, target: Path) -> So
         said = [f"{key}: is this proxy itself: it gets no skill, take it out" for key in itself]
         return Source(tuple(others), text, (*said, *_said(others, source, target)))
     said += [f"{key}: is this proxy itself: left out" for key in itself]
-    written: dict[str, Plain] = {}
+    written: dict[str, Any] = {}
     if text or has_skills:
         said += [f"left out: {key}: unknown key" for key in data if key not in {*known_keys(()), "mcp"}]
         written = {key: data[key] for key in known_keys(()) if key in data and key not in {*SERVERS, "$schema"}}
     written = {"servers": {key: _in_our_words(entry) for key, entry in others.items()}, **written}
     if not has_skills:
         return Source(tuple(others), dumped(written), (*said, *_said(others, source, target)))
-    written[SKILLS] = dict(skills)
+    written[SKILLS] = skills
     said += _left_out_of(written, target)
-    kept = written[SKILLS]
-    return Source((), dumped(written), (*said, *_said(others, source, target)), len(kept))
+    return Source((), dumped(written), (*said, *_said(others, source, target)), len(skills))
 
 
 def _about(one: Problem, text: str) -> str:

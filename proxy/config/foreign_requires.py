@@ -67,7 +67,7 @@ def _mapping(value: Plain) -> Mapping[str, Plain]:
     """A mapping, which may be JSON in a text; empty for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            value = parse_text(value, "", "").data
+            return parse_text(value, "", "").data
         except Refused:
             return {}
     return value if isinstance(value, dict) else {}

@@ -151,6 +151,7 @@ class _File:
             return found
         if not isinstance(skills, dict):
             return {}
+        found: dict[str, tuple[Place, dict[str, Plain]]]
         found = {id_: ((SKILLS, id_), dict(entry)) for id_, entry in skills.items() if isinstance(entry, dict)}
         self.data[SKILLS] = {**skills, **{id_: entry for id_, (_, entry) in found.items()}}
         return found
@@ -304,9 +305,9 @@ def _of_list(
 ) -> Plain:
     """A list of tools by server, as other systems write one: `[{server, tools}]`, or names of tools with their server.
 
-    Where all are bare names of nothing that is known here, it is left as it is.
+    Where all are bare names, it is left as it is.
     """
-    if all(isinstance(item, str) and not _has_mark(item) and item not in servers for item in items):
+    if all(isinstance(item, str) and not _has_mark(item) for item in items):
         return items
     tools: dict[str, tuple[str, ...]] = {}
     odd: dict[str, Plain] = {}

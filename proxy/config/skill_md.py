@@ -391,7 +391,7 @@ class _Reader:
         if TOOL_LIST not in found and (servers := self._named_servers()):
             self._places[TOOL_LIST] = (_MCP_SERVERS,)
             found[TOOL_LIST] = {server: list[Plain]() for server in servers}
-        if requires := requires_in(metadata, (METADATA,), self._findings):
+        if requires := requires_in(dict(metadata), (METADATA,), self._findings):
             if "requires" not in found:
                 self._places["requires"] = (METADATA,)
             found["requires"] = both(requires, found.get("requires", {}))

@@ -108,7 +108,7 @@ def test_all_that_skill_configs_can_say_can_be_said():
         "version": "1.10",
         "author": "me",
         "required_capabilities": ("write",),
-        "requires": {"bins": ("qpdf",), "env": ("TOKEN",), "os": ("linux",), "servers": ("git",)},
+        "requires": {"bins": ("qpdf",), "any_bins": (), "env": ("TOKEN",), "os": ("linux",), "servers": ("git",)},
         "requires_skills": ("x", "y"),
         "conflicts_with": ("z",),
         "exclusive": True,
