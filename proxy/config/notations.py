@@ -83,12 +83,6 @@ def in_our_words(data: Mapping[str, Plain], findings: Findings, origins: Origins
     return reading.data
 
 
-def is_foreign(data: Mapping[str, Plain]) -> bool:
-    """Whether anything in the file `data` is in other words than those of this configuration."""
-    findings = Findings("", lambda _: 1)
-    return in_our_words(data, findings, Origins()) != data
-
-
 class _File:
     """Reads one file. `data`: what it says, in our words as far as it was read."""
 
