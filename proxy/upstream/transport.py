@@ -71,6 +71,11 @@ class StreamDispatcher(JSONRPCDispatcher[TransportContext]):
         finally:
             self.over.set()
 
+    def _fan_out_closed(self) -> None:
+        """Tell those who wait, as the base class does, that the connection is over: which it then is."""
+        self.over.set()
+        super()._fan_out_closed()
+
     def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
         """Settle a request as the base class does, whose only place this is where answers come by."""
         if request_id is not None and (key := coerce_request_id(request_id)) not in self._pending:

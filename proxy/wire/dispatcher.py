@@ -60,6 +60,8 @@ OnNoise: TypeAlias = Callable[[bytes, str], None]
 ASKING: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 TELLING: Final = TransportContext(kind="jsonrpc", can_send_request=False)
 CLOSED: Final = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
+STOPPED: Final = ErrorData(code=CONNECTION_CLOSED, message="mcp-skill-proxy stopped before this request was answered")
+"""What a peer is told whose request is in work when the connection is ended here."""
 NO_ANSWER: Final = ErrorData(code=INTERNAL_ERROR, message="What the server answered is no valid JSON-RPC response")
 _ANSWER: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})|"id"\s*:\s*(\d{1,18}))\s*,'
@@ -590,7 +592,7 @@ class LineDispatcher(Dispatcher[TransportContext]):
             context.closed = True
             if not context.cancelled:
                 if not context.answered:
-                    self._write(_line("error", _error(CLOSED), request_id=context.request_id))
+                    self._write(_line("error", _error(STOPPED), request_id=context.request_id))
                 raise
         finally:
             key = coerce_request_id(cast("RequestId", context.request_id))

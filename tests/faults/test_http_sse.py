@@ -224,6 +224,26 @@ async def test_an_event_stream_that_ends_in_calls_ends_them(tmp_path: Path):
         assert len(kept.streams) == 2
 
 
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_a_refused_probe_is_followed_by_the_handshake(tmp_path: Path, status: int):
+    """On the same event stream."""
+    with older() as kept:
+        kept.refused = {"server/discover": status}
+        async with proxied(tmp_path, kept, era="auto") as (_, peer):
+            assert not not_ready(await peer.skill("activate", "a"))
+            assert await told(peer) == "done"
+        assert len(kept.streams) == 1
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_a_notification_that_is_refused_costs_nothing(tmp_path: Path, status: int):
+    with older() as kept:
+        kept.refused = {"notifications/initialized": status}
+        async with proxied(tmp_path, kept) as (_, peer):
+            assert not not_ready(await peer.skill("activate", "a"))
+            assert await told(peer) == "done"
+
+
 @pytest.mark.parametrize(
     ("opening", "reason"),
     [

@@ -1,15 +1,16 @@
 """Progress reaches the call that asked for it, under the client's own token, as the server wrote it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.conftest import ERAS, Json, Peer, connected, stdio_program
+from tests.conftest import ERAS, ROOT, Json, Launch, Peer, Raw, connected, stdio_program, write_config
 from tests.relay.conftest import World
-from tests.relay.talk import SERVER_ERAS, Talk, until
+from tests.relay.talk import SERVER_ERAS, Talk, skill, until
 
 pytestmark = pytest.mark.anyio
 
@@ -108,3 +109,16 @@ async def test_two_clients_with_the_same_token(world: World, namespace: str, ser
             assert [(note["progressToken"], note["message"]) for note in heard(peer)] == [
                 (7, f"{name} {step}") for step in range(1, 4)
             ]
+
+
+async def test_a_token_that_the_server_writes_in_another_way_is_known(tmp_path: Path, launch: Launch, raw: Raw) -> None:
+    """The client gets its own, as it sent it."""
+    server = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "late.py")], "era": "handshake"}
+    proxy = launch(write_config(tmp_path / "skills.yaml", {"late": server}, {"late": skill("late")}))
+    headers = await raw.open(proxy.url)
+    await raw.skill(proxy.url, headers, "activate", "late")
+    for token in ("mine", 7, "7"):
+        params = {"name": "late__progress", "arguments": {}, "_meta": {"progressToken": token}}
+        answer = await raw.post(proxy.url, "tools/call", params, headers)
+        told = [one["params"] for one in answer.messages if one.get("method") == "notifications/progress"]
+        assert told == [{"progressToken": token, "progress": number} for number in (0, 1)]

@@ -1,7 +1,7 @@
 """A stdio server of 2025-11-25 that keeps calls and answers them late: also those that were cancelled.
 
 Its tools: `keep` is not answered, but makes the file `mark`; `release` answers every call that is kept, then itself;
-`say` logs `text` first.
+`say` logs `text` first; `progress` sends progress under its token as text, and as a number with a fraction of nothing.
 """
 
 import json
@@ -10,13 +10,32 @@ from pathlib import Path
 from typing import Any
 
 CAPABILITIES = {"tools": {}, "logging": {}}
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("keep", "release", "say")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("keep", "release", "say", "progress")]
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
 def send(**message: Any) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
+
+
+def call(request: Any, params: dict[str, Any], kept: list[Any]) -> None:
+    """Answer the call of a tool, or keep it."""
+    name, arguments = params["name"], params["arguments"]
+    if name == "keep":
+        kept.append(request)
+        Path(arguments["mark"]).touch()
+        return
+    if name == "release":
+        for late in kept:
+            send(id=late, result=DONE)
+    if name == "progress":
+        token = params["_meta"]["progressToken"]
+        for number, written in enumerate((str(token), float(token))):
+            send(method="notifications/progress", params={"progressToken": written, "progress": number})
+    if name == "say":
+        send(method="notifications/message", params={"level": "info", "data": arguments["text"]})
+    send(id=request, result=DONE)
 
 
 def main() -> None:
@@ -26,22 +45,15 @@ def main() -> None:
         request, params = message.get("id"), message.get("params", {})
         if request is None:
             continue
-        match message["method"], params.get("name"):
-            case "initialize", _:
+        match message["method"]:
+            case "initialize":
                 info = {"name": "late", "version": "1"}
                 version = params["protocolVersion"]
                 send(id=request, result={"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": info})
-            case "tools/list", _:
+            case "tools/list":
                 send(id=request, result={"tools": TOOLS})
-            case "tools/call", "keep":
-                kept.append(request)
-                Path(params["arguments"]["mark"]).touch()
-            case "tools/call", name:
-                for late in kept if name == "release" else ():
-                    send(id=late, result=DONE)
-                if name == "say":
-                    send(method="notifications/message", params={"level": "info", "data": params["arguments"]["text"]})
-                send(id=request, result=DONE)
+            case "tools/call":
+                call(request, params, kept)
             case _:
                 send(id=request, result={})
 

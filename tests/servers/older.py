@@ -34,7 +34,7 @@ class Older(BaseHTTPRequestHandler):
         self.end_headers()
         with self.kept.lock:
             self.kept.streams.append(self)
-            self.kept.over = over = threading.Event()
+            over = self.kept.over
             number = len(self.kept.streams)
         self.write(self.kept.opening.replace(b"SESSION", str(number).encode()))
         over.wait(60)
@@ -45,7 +45,9 @@ class Older(BaseHTTPRequestHandler):
         message = json.loads(body)
         with self.kept.lock:
             self.kept.messages.append(message)
-        if message.get("method") == "tools/call":
+        if (status := self.kept.refused.get(message.get("method", ""))) is not None:
+            self.status(status, b"refused")
+        elif message.get("method") == "tools/call":
             self.kept.post(self, message)
         else:
             self.plain(message)
@@ -111,11 +113,15 @@ class Kept:
         self.over = threading.Event()
         self.go = threading.Event()
         """For tests to let a handler go on."""
+        self.refused: dict[str, int] = {}
+        """Methods that are refused with an HTTP status."""
         self.url = ""
 
     def cut(self) -> None:
-        """End the event stream."""
-        self.over.set()
+        """End the event streams that are open; later ones stay so."""
+        with self.lock:
+            self.over.set()
+            self.over = threading.Event()
 
     def calls(self) -> list[Json]:
         """The calls that were posted."""

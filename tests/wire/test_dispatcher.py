@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import CallOptions, Dispatcher, Outbound
 from mcp.shared.exceptions import NoBackChannelError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolResult
 
-from proxy.wire.dispatcher import LineDispatcher
+from proxy.wire.dispatcher import STOPPED, LineDispatcher
 from proxy.wire.pipes import Sink, Source
 from tests.wire.peer import DEADLINE, Peer, ignore, running
 
@@ -729,7 +729,8 @@ async def test_who_stops_it_answers_what_is_in_work_with_an_error():
         await peer.say({"id": 1, "method": "slow"})
         await until(lambda: held.started == ["slow"])
         tasks.cancel_scope.cancel()
-    assert (await peer.hear())["error"] == {"code": CONNECTION_CLOSED, "message": "Connection closed"}
+    error = (await peer.hear())["error"]
+    assert (error["code"], error["message"]) == (CONNECTION_CLOSED, STOPPED.message)
     for close in (peer.leave, peer.close, peer.source.close, peer.sink.abort):
         close()
     await anyio.lowlevel.checkpoint()
