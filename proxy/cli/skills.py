@@ -15,13 +15,14 @@ from platformdirs import user_data_path
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.layout import abridged, counted, indented, not_offered, say, short
 from proxy.config.files import Files
-from proxy.config.library import DOCUMENTS, Library, Root, find, one_line
+from proxy.config.library import Library, Root, find, one_line
 from proxy.config.load import load
 from proxy.config.members import BadPackage
 from proxy.config.packages import add, installed, remove
 from proxy.config.problems import Refused
 from proxy.config.records import Installed, changes_of
 from proxy.config.skill_md import read
+from proxy.config.tree import DOCUMENTS
 from proxy.core.catalogue import Skill
 from proxy.core.texts import printable
 

@@ -12,14 +12,12 @@ from proxy.config.files import Files, read_regular
 from proxy.config.models import SKILL_PATHS, SKILLS, SkillEntry
 from proxy.config.problems import Findings, Place, Problem, Refused
 from proxy.config.skill_md import GRANTING, METADATA, SkillMd
-from proxy.config.tree import IGNORED, Entry, Tree, is_within, joined, reason, tellable
+from proxy.config.tree import DOCUMENTS, IGNORED, Entry, Tree, is_within, joined, reason, tellable
 from proxy.core.catalogue import Folder, SkillFile
 from proxy.core.foreign_text import without_our_tags
 from proxy.core.lookalikes import skeleton, stray_character, told
 from proxy.core.texts import shortened
 
-DOCUMENTS: Final = ("SKILL.md", "skill.md")
-"""What the document of a skill is called; the first that is there is meant."""
 MOST_SKILLS: Final = 20_000
 """Skills below one root."""
 MOST_LISTED: Final = 2_000
@@ -205,9 +203,8 @@ class _Search:
         untrusted = [tree.top for root, tree in trees if not root.trusted]
         for index, (root, tree) in enumerate(trees):
             self._note_all(root, tree.notes)
-            inside = [top for top in untrusted if root.trusted and is_within(top, tree.top)]
             for found in self._found(root, index, tree):
-                if not any(found.real == top or is_within(found.real, top) for top in inside):
+                if not root.trusted or not any(_is_of(found, top) for top in untrusted):
                     self._contest(found, winners)
         known = self._by_look(winners.values())
         for found in sorted(winners.values(), key=lambda found: found.rank[1:]):
@@ -360,6 +357,14 @@ class _Search:
 
     def _leave_out(self, found: _Found, problems: Iterable[Problem]) -> None:
         self._left_out.append(LeftOut.of(found.id, problems))
+
+
+def _is_of(found: _Found, untrusted: str) -> bool:
+    """Whether a skill below a trusted root really is in an untrusted one, which does not hold the trusted one."""
+    if found.real != untrusted and not is_within(found.real, untrusted):
+        return False
+    top = found.tree.top
+    return not (top == untrusted or is_within(top, untrusted)) or not (found.real == top or is_within(found.real, top))
 
 
 def _documents(tree: Tree) -> Iterator[tuple[str, Entry]]:

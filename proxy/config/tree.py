@@ -10,6 +10,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+DOCUMENTS: Final = ("SKILL.md", "skill.md")
+"""What the document of a skill is called; the first that is there is meant."""
 DEEPEST: Final = 8
 """Levels of folders below the first that are looked at."""
 MOST_FOLDERS: Final = 50_000
@@ -74,7 +76,8 @@ def walked(root: Path) -> Tree:
     """The tree below `root`, an absolute path; an empty one, with a note, where there is no folder to be read.
 
     No folder is looked at twice, whatever links and mounts lead to it. Links to what is below the root are followed,
-    after all that can be reached without them; others are not.
+    after all that can be reached without them. So are links directly below the root to folders of skills elsewhere, as
+    installers make them, and in these links to what is below them, unless the root is a skill itself; others are not.
     """
     walk = _Walk(str(root))
     walk.run()
@@ -205,13 +208,20 @@ class _Walk:
         except OSError:  # nothing is there, or a loop
             return Entry(link.name, "dangling")
         target = os.path.realpath(link.path)
-        if target != self.top and not is_within(target, self.top):
+        if not self._follows(folder, target):
             what = "the link leads out of the folder and is not followed: to use it, name its target in skill_paths"
             self._skip(joined(folder, link.name), what)
             return Entry(link.name, "outside")
         if S_ISDIR(there.st_mode):
             return Entry(link.name, "folder", target=target)
         return _of_file(link.name, there)._replace(target=target)
+
+    def _follows(self, folder: str, target: str) -> bool:
+        """Whether a link in `folder` that really leads to `target` is followed."""
+        linked = self.targets.get(folder.partition("/")[0], self.top)
+        if any(target == top or is_within(target, top) for top in (self.top, linked)):
+            return True
+        return not folder and _is_skill(target) and not is_within(self.top, target) and not _is_skill(self.top)
 
     def _skip(self, path: str, what: str) -> None:
         self.notes.append((path, what))
@@ -222,6 +232,10 @@ class _Walk:
 
     def _path(self, folder: str) -> str:
         return f"{self.root}/{folder}" if folder else self.root
+
+
+def _is_skill(folder: str) -> bool:
+    return any(os.path.isfile(f"{folder}/{name}") for name in DOCUMENTS)  # noqa: PTH113 - strings, as all paths here
 
 
 def _of_file(name: str, found: os.stat_result) -> Entry:

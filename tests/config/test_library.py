@@ -364,22 +364,94 @@ def test_only_so_many_files_are_listed(shelf, monkeypatch):
 # --- links and other traps --------------------------------------------------------------------------------------------
 
 
-def test_a_link_that_leaves_the_root_is_not_followed(shelf):
+def test_a_linked_skill_counts_as_if_it_were_there(shelf):
+    """As installers make them, also by way of other links, and as a package manager's store has them."""
+    shelf.put("store/123-x")
+    shelf.file("store/123-x/real/file", "12345")
+    shelf.link("store/123-x/near", "real/file")
+    shelf.link("agents/x", "../store/123-x")
+    shelf.link("s/x", "../agents/x")
+    shelf.put("s-more/y", name="skill.md")
+    shelf.link("s/y", shelf.folder / "s-more/y")
+    found = shelf.find()
+    assert ids(found) == ["x", "y"]
+    assert [skill.file for skill in found.skills] == [
+        shelf.folder / "store/123-x/SKILL.md",
+        shelf.folder / "s-more/y/skill.md",
+    ]
+    assert [file.path for file in found.skills[0].folder.files] == ["SKILL.md", "near", "real/file"]
+    assert [skill.shown for skill in found.skills] == ["s/x/SKILL.md", "s/y/skill.md"]
+    assert not [note for note in found.notes if "link" in note]
+
+
+def test_a_linked_skill_that_changes_is_read_again(shelf):
+    shelf.put("store/x")
+    shelf.link("s/x", "../store/x")
+    first = shelf.find()
+    before = digests([], [shelf.folder / "s"])
+    shelf.file("store/x/SKILL.md", document("x").replace("About x.", "Something else."))
+    assert digests([], [shelf.folder / "s"]) != before
+    assert shelf.find(last=first).skills[0].entry.desc == "Something else."
+
+
+def test_other_links_that_leave_the_root_are_not_followed(shelf):
     """It is noted, with what to do."""
+    shelf.file("elsewhere/private/file")
     shelf.put("elsewhere/x")
-    shelf.link("s/x", shelf.folder / "elsewhere/x")
+    shelf.put("s/a")
+    shelf.link("s/a/x", "../../elsewhere/x")
+    shelf.link("s/deeper/x", "../../elsewhere/x")
+    shelf.link("s/private", "../elsewhere/private")
     shelf.link("s/up", "../..")
     found = shelf.find()
-    assert found.skills == ()
+    assert ids(found) == ["a"]
     what = "the link leads out of the folder and is not followed: to use it, name its target in skill_paths"
-    assert found.notes == (f"s/up: {what}", f"s/x: {what}")
+    assert sorted(found.notes) == [f"s/{path}: {what}" for path in ("a/x", "deeper/x", "private", "up")]
+    assert [file.path for file in found.skills[0].folder.files] == ["SKILL.md"]
 
 
-def test_a_root_whose_name_begins_another_is_not_that_one(shelf):
-    """A path is no text."""
-    shelf.put("s-more/x")
-    shelf.link("s/x", "../s-more/x")
-    assert ids(shelf.find()) == []
+def test_links_out_of_a_linked_skill_are_not_followed(shelf):
+    """Neither to what is beside it nor to what is below the root."""
+    shelf.put("store/x")
+    shelf.file("store/secret", "secret")
+    shelf.file("s/shared/file")
+    shelf.link("store/x/secret", "../secret")
+    shelf.link("store/x/beside", "..")
+    shelf.link("store/x/shared", shelf.folder / "s/shared")
+    shelf.link("s/x", "../store/x")
+    (skill,) = shelf.find().skills
+    assert [file.path for file in skill.folder.files] == ["SKILL.md"]
+
+
+def test_a_linked_document_alone_is_not_followed(shelf):
+    shelf.put("store/x")
+    shelf.link("s/x/SKILL.md", "../../store/x/SKILL.md")
+    assert [(id_, why) for id_, _, why in left_out(shelf.find())] == [
+        ("x", "is a link out of its folder, which is not followed: put the file itself here")
+    ]
+
+
+def test_a_root_that_is_a_skill_itself_holds_no_links_to_others(shelf):
+    shelf.put("s")
+    shelf.put("elsewhere/x")
+    shelf.link("s/x", "../elsewhere/x")
+    assert ids(shelf.find()) == ["s"]
+
+
+def test_a_link_to_what_holds_the_root_is_not_followed(shelf):
+    shelf.put("top")
+    shelf.put("top/s/a")
+    shelf.link("top/s/all", "..")
+    assert ids(shelf.find(shelf.root("top/s"))) == ["a"]
+
+
+def test_a_linked_skill_is_trusted_as_the_link_is_unless_it_is_in_an_untrusted_root(shelf):
+    shelf.put("store/x", "pinned: true\n")
+    shelf.link("s/x", "../store/x")
+    assert shelf.find(shelf.root("s")).skills[0].entry.pinned
+    found = shelf.find(shelf.root("s"), shelf.root("store", trusted=False))
+    assert [(skill.id, skill.trusted, skill.entry.pinned) for skill in found.skills] == [("x", False, False)]
+    assert not shelf.find(shelf.root("s", trusted=False)).skills[0].entry.pinned
 
 
 def test_a_root_may_be_a_link(shelf):

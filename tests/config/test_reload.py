@@ -359,10 +359,10 @@ async def test_a_folder_with_skills_that_comes_later_is_found(shelf: Path):
 async def test_a_document_that_is_wrong_costs_its_skill_alone(shelf: Path):
     """And it is back when it is right again."""
     async with watching(shelf) as watch:
-        put(shelf, "s/a", more="enabled: maybe\n")
+        put(shelf, "s/a", more="required_capabilities: {a: b}\n")
         reload = await watch.handed_on("first", "b")
         assert [(left.id, left.why) for left in reload.loaded.left_out] == [
-            ("a", "line 4: enabled: must be true or false")
+            ("a", "line 4: required_capabilities: must be a list, not a mapping")
         ]
         put(shelf, "s/a")
         await watch.handed_on("first", "a", "b")
