@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 from yaml.reader import ReaderError
+from yaml.scanner import ScannerError
 
 from proxy.config.problems import Problem, Refused
 from proxy.config.yaml_errors import explained
@@ -28,6 +29,9 @@ NULL, TEXT, LIST, MAPPING, MERGE = (f"{TAG}{name}" for name in ("null", "str", "
 
 _READ_OTHERWISE = re.compile(r"[\t!\ufeff]|[|>][-+0-9]*#")
 """Tabs, tags, byte order marks and comments glued to a block's mark: libyaml means something else by them."""
+
+_BREAKS = "\r\n\x85\u2028\u2029"
+_ENDS_A_LINE = f"#\0{_BREAKS}"
 
 
 class _Composer(Composer):
@@ -69,13 +73,50 @@ class _Composer(Composer):
 
 
 class _Loader(_Composer, yaml.SafeLoader):
-    """PyYAML's own parser, with tabs between the tokens of JSON; its errors are those that are explained."""
+    """PyYAML's own parser, with tabs wherever YAML allows them; its errors are those that are explained."""
 
     def scan_to_next_token(self) -> None:
         super().scan_to_next_token()
-        while self.flow_level and self.peek() == "\t":
+        while self.peek() == "\t" and (self.flow_level or self._separates()):
+            if not self.flow_level:
+                self.allow_simple_key = False  # a key after a tab would be indented by it
             self.forward()
             super().scan_to_next_token()
+
+    def _separates(self) -> bool:
+        """Whether the tab here indents nothing: it is not at the left of its line, or nothing but a comment follows."""
+        if self.buffer[self.pointer - self.column : self.pointer].strip(" \t"):
+            return True
+        end = self.pointer
+        while self.buffer[end] in " \t":
+            end += 1
+        return self.buffer[end] in _ENDS_A_LINE
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
+        length = 0
+        while self.peek(length) in " \t":
+            length += 1
+        spaces = self.prefix(length)
+        if "\t" not in spaces:
+            return super().scan_plain_spaces(indent, start_mark)
+        self.forward(length)
+        return super().scan_plain_spaces(indent, start_mark) if self.peek() in _BREAKS else [spaces]
+
+    def scan_block_scalar_indicators(self, start_mark: yaml.Mark) -> tuple[bool | None, int | None]:
+        start = self.pointer
+        try:
+            return super().scan_block_scalar_indicators(start_mark)
+        except ScannerError:
+            if self.peek() != "\t":
+                raise
+        marks = self.buffer[start : self.pointer]
+        indentation = marks.strip("+-")
+        return (None if marks == indentation else "+" in marks), (int(indentation) if indentation else None)
+
+    def scan_block_scalar_ignored_line(self, start_mark: yaml.Mark) -> None:
+        while self.peek() in " \t":
+            self.forward()
+        super().scan_block_scalar_ignored_line(start_mark)
 
 
 if yaml.__with_libyaml__:

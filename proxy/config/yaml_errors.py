@@ -19,6 +19,8 @@ _LINE_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 _BLOCK_TEXT = re.compile(r"\s*(?:- +)*(?P<key>.+?)\s*:\s+(?P<mark>[|>])")
 _WORDLESS = (yaml.BlockEndToken, yaml.BlockMappingStartToken, yaml.KeyToken)
 
+_TAB: Final = "a tab cannot indent or separate here: use spaces"
+_TAB_BEFORE_KEY: Final = re.compile(r"[ ]*(?:-[ ]+)*-[ ]*\t")
 _QUOTE: Final = "a quote opens here and is not closed"
 _PAIR: Final = 'not of the form "key: value"'
 _NO_PAIR: Final = ": the colon is missing, or the text above goes on here and must be indented deeper"
@@ -116,6 +118,8 @@ def _colon(fault: _Fault) -> Said:
     if said := _late_quote(fault, fault.at):
         return said
     line = fault.at.line
+    if _TAB_BEFORE_KEY.match(fault.lines[line]):
+        return line + 1, _TAB
     above = next((n for n in range(line - 1, -1, -1) if fault.lines[n].strip()), None)
     if above is None or re.search(r":\s", fault.lines[line][: fault.at.column]):
         return line + 1, 'text with ": " in it needs quotes, or a value stands on the wrong line'
@@ -226,7 +230,7 @@ _CAUSES: Final[Iterable[tuple[str, str, str | Callable[[_Fault], Said | None]]]]
         "after | or > the text begins on the next line; as plain text it needs quotes",
     ),
     ("while scanning a simple key", "", _key_alone),
-    ("while scanning for the next token", "found character '\\t'", "a tab cannot indent or separate here: use spaces"),
+    ("while scanning for the next token", "found character '\\t'", _TAB),
     ("while scanning for the next token", "", _beginning),
     ("while parsing a flow node", "expected the node content", _nothing),
     ("while parsing a flow", "expected", _brackets),

@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.config import parser
+from proxy.config.document import parse
 from proxy.config.parser import DEPTH_LIMIT, NODE_LIMIT, composed
 from proxy.config.problems import Refused
 
@@ -62,3 +63,48 @@ def test_what_is_nested_too_deep_is_refused(text):
 def test_what_holds_too_much_is_refused():
     with pytest.raises(Refused, match="too many values"):
         composed("[" + "a, " * NODE_LIMIT + "]", "f")
+
+
+TABS = {
+    "k:\tv\n": {"k": "v"},
+    "k: v\t\n": {"k": "v"},
+    "k: v \t \r\n": {"k": "v"},
+    "k\t:\tv\n": {"k": "v"},
+    "k:\t\n  a: b\n": {"k": {"a": "b"}},
+    "k:\n  a:\tb\t\n": {"k": {"a": "b"}},
+    "k:\t# c\n": {"k": None},
+    "k: v\t# c\n": {"k": "v"},
+    "k: 'v'\t# c\n": {"k": "v"},
+    "k: v\t#c": {"k": "v"},
+    "k: a\tb\n": {"k": "a\tb"},
+    "k:\n-\tv\n- w\t\n": {"k": ["v", "w"]},
+    "k: [a,\tb]\t\n": {"k": ["a", "b"]},
+    "k: &a\tv\n": {"k": "v"},
+    "k: |\t\n  v\n": {"k": "v\n"},
+    "k:\t>-\t# c\n  v\n": {"k": "v"},
+    "k: |2+\t\n   v\n": {"k": " v\n"},
+    "\t\nk: v\n": {"k": "v"},
+    "k: v\n \t\n": {"k": "v"},
+    "k: v\n\t# c\nl: w\n": {"k": "v", "l": "w"},
+    "---\t\nk: v\n": {"k": "v"},
+    "k: a\t\n  b\n": {"k": "a b"},
+    "k: |\n  a\n  \tb\n": {"k": "a\n\tb\n"},
+}
+
+
+@pytest.mark.parametrize("text", TABS)
+def test_a_tab_stands_wherever_yaml_allows_it(text):
+    """After a colon, at a line's end, between values; in a file with tabs as in a front matter."""
+    assert parse(text.encode(), "").data == TABS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        *(("k:\n\ta: b\n", 2), ("k:\n  a: b\n\tc: d\n", 3), ("\tk: v\n", 1), ("k:\n  \ta: b\n", 2)),
+        *(("k:\n-\ta: b\n", 2), ("k:\n  - - \ta: b\n", 2), ("k:\n\t- a\n", 2)),
+    ],
+)
+def test_a_tab_never_indents(text, line):
+    with pytest.raises(Refused, match=f"^f:{line}: a tab cannot indent or separate here: use spaces$"):
+        parse(text.encode(), "f")
