@@ -58,18 +58,31 @@ KINDS = tuple(field.name for field in fields(PerKind))
 CLIENT_FILTERS = frozenset(
     {
         *("allowedTools", "disabledTools", "disabled_tools", "enabledTools", "enabled_tools"),
-        *("excludeTools", "excludedTools", "includeTools", "includedTools", "tools"),
+        *("available_tools", "excludeTools", "excludedTools", "includeTools", "includedTools", "tools"),
     }
 )
 """Keys by which clients choose tools; here skills do."""
-CLIENT_KEYS = CLIENT_FILTERS | {
-    *("alwaysAllow", "alwaysLoad", "autoApprove", "autoStart", "bundled", "chatMenu", "default_tools_approval_mode"),
-    *("client_session_timeout_seconds", "sse_read_timeout"),
-    *("description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id", "isActive", "logo", "metadata"),
-    *("name", "note", "notes", "oauth", "provider", "required", "sandbox", "sandboxEnabled", "scopes", "source"),
-    *("startup_timeout_ms", "startup_timeout_sec", "supports_parallel_tool_calls", "tags", "title"),
-    *("tool_timeout_sec", "trust", "version"),
-}
+SIGN_IN = frozenset({"auth", "authProviderType", "authorization", "authorization_token", "headersHelper", "oauth"})
+"""Keys by which clients sign in at servers; here headers do."""
+TIMES = frozenset(
+    {
+        *("client_session_timeout_seconds", "initTimeout", "networkTimeout", "sse_read_timeout"),
+        *("startup_timeout_ms", "startup_timeout_sec", "tool_timeout_sec", "toolTimeout"),
+    }
+)
+"""Keys by which clients say how long they wait."""
+CLIENT_KEYS = (
+    CLIENT_FILTERS
+    | SIGN_IN
+    | TIMES
+    | {
+        *("alwaysAllow", "alwaysLoad", "alwaysLoadTools", "autoApprove", "autoStart", "bundled", "chatMenu"),
+        *("default_tools_approval_mode", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons"),
+        *("id", "isActive", "isRemote", "logo", "metadata", "name", "note", "notes", "provider", "required"),
+        *("sampling", "sandbox", "sandboxEnabled", "scopes", "source", "supports_parallel_tool_calls", "tags"),
+        *("title", "trust", "version"),
+    }
+)
 """Keys of a server's entry that only clients understand: accepted, named as unused."""
 
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any, cast
 
+from proxy.config.client_entries import READ_AS
 from proxy.config.models import CLIENT_KEYS, File
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -18,6 +19,7 @@ def schema() -> dict[str, Any]:
     definitions = generated.pop("definitions")
     server = definitions["ServerEntry"]
     server["properties"] |= {key: dict(_UNUSED) for key in sorted(CLIENT_KEYS)}
+    server["properties"] |= {key: {"description": f"Read as {known.name}."} for key, known in READ_AS.items()}
     return {
         "$schema": DRAFT,
         "title": "mcp-skill-proxy configuration",

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxy.config import instead
+from proxy.config.client_entries import in_our_keys
 from proxy.config.document import Plain
 from proxy.config.models import (
     ALLOWLISTS,
@@ -18,9 +19,11 @@ from proxy.config.models import (
     ON_START,
     PROFILES,
     SERVERS,
+    SIGN_IN,
     SKILL_PATHS,
     SKILLS,
     STEP_LISTS,
+    TIMES,
     File,
     ProfileEntry,
     ProxyBlock,
@@ -37,6 +40,12 @@ from proxy.config.problems import MAYBE_A_SPACE, Findings, Place, did_you_mean, 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NULL_TEXT = 'is empty: write "" for empty text; quote it if it is a word'
+_INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(CLIENT_FILTERS, ": here tool_list and black_tool_actions choose tools"),
+    **dict.fromkeys(TIMES, ": here timeout and start_timeout say that, in seconds"),
+    **dict.fromkeys(SIGN_IN, ": here headers sign in, as Authorization: Bearer ${TOKEN}"),
+}
+"""What says the same here as keys of clients, by key."""
 _OF_STEPS = (BIND, "arguments", "parameters", "output_schema")
 _NULL_AT_KEY: Mapping[str | int, str] = {
     **dict.fromkeys(("name", "desc", "usage", "prefix"), _NULL_TEXT),
@@ -94,7 +103,7 @@ class Parts:
 
 
 def without_client_keys(data: Mapping[str, Plain], findings: Findings) -> dict[str, Plain]:
-    """`data` without what only clients understand in servers' entries; each is noted."""
+    """`data` with servers' entries in our keys, without what only clients understand; each is noted."""
     kept = dict(data)
     for part in SERVERS:
         servers = data.get(part)
@@ -106,9 +115,9 @@ def without_client_keys(data: Mapping[str, Plain], findings: Findings) -> dict[s
 def _without_client_keys(entry: Plain, place: Place, findings: Findings) -> Plain:
     if not isinstance(entry, dict):
         return entry
+    entry = in_our_keys(entry, place, findings)
     for key in entry.keys() & CLIENT_KEYS:
-        instead = ": here tool_list and black_tool_actions choose tools" if key in CLIENT_FILTERS else ""
-        findings.note((*place, key), f"not used, only some clients understand it{instead}")
+        findings.note((*place, key), f"not used, only some clients understand it{_INSTEAD.get(key, '')}")
     return {key: value for key, value in entry.items() if key not in CLIENT_KEYS}
 
 

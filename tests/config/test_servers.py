@@ -114,7 +114,7 @@ servers:
         ("{command: x, args: -y --token=abcd}", '.args: must be a list: write ["-y", "--token=..."]'),
         ("{command: x, args: -c 'a b'}", '.args: must be a list: write ["...", "..."], each item in quotes'),
         ("{command: x, inherit_env: 'A, B'}", '.inherit_env: must be a list: write ["A", "B"]'),
-        ("{command: [x]}", ".command: must be text, not a list"),
+        ("{command: [x, {a: b}]}", ".command: must be text, not a list"),
         ("{command: x, args: [{a: b}]}", ".args[0]: must be text, not a mapping"),
         ("{command: x, env: [A=b]}", ".env: must be a mapping (key: value), not a list"),
         ("{command: x, env: {A: [b]}}", ".env.A: must be text, not a list"),
@@ -182,7 +182,7 @@ servers:
             '.env_http_headers: unknown key: write headers: {X-A: "${A_KEY}", X-B: "${NAME}"}',
         ),
         (
-            "{url: 'http://h', http_headers: {A: secret}}",
+            "{url: 'http://h', http_headers: secret}",
             '.http_headers: unknown key: write headers: {Authorization: "Bearer ${NAME}"}, or what else is to be sent',
         ),
     ],
@@ -218,6 +218,52 @@ def test_keys_that_only_clients_use_are_named_as_unused(room):
         for note in notes
     )
     assert {"alwaysAllow", "autoApprove", "alwaysLoad", "trust", "description", "startup_timeout_sec"} <= CLIENT_KEYS
+
+
+@pytest.mark.parametrize(
+    ("entry", "same"),
+    [
+        (
+            "{command: [python, x], type: local, environment: {A: b}}",
+            "{command: python, args: [x], env: {A: b}}",
+        ),
+        ("{cmd: python, args: [x], envs: {A: b}, type: stdio}", "{command: python, args: [x], env: {A: b}}"),
+        ("{command: python, env_vars: [A, B]}", "{command: python, inherit_env: [A, B]}"),
+        ("{command: python, env_keys: [A], transportType: stdio}", "{command: python, inherit_env: [A]}"),
+    ],
+)
+def test_keys_that_clients_document_are_read_as_what_they_mean(room, entry, same):
+    environ = {"A": "a", "B": "b"}
+    assert room.stdio(entry, environ) == room.stdio(same, environ)
+    notes = room.notes(f"servers: {{s: {entry}}}\nskill_configs: {{a: {{desc: d, tool_list: {{s: []}}}}}}")
+    assert any("read as" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("entry", "same"),
+    [
+        ("{url: 'http://h/mcp', transportType: streamableHttp}", "{url: 'http://h/mcp'}"),
+        ("{uri: 'http://h/mcp', type: streamable_http}", "{url: 'http://h/mcp'}"),
+        ("{url: 'http://h/mcp', type: remote}", "{url: 'http://h/mcp'}"),
+        ("{url: 'http://h/mcp', transport: Streamable-HTTP}", "{url: 'http://h/mcp'}"),
+        ("{url: 'http://h/mcp', transport: sse}", "{url: 'http://h/mcp', type: sse}"),
+        ("{url: 'http://h/mcp', http_headers: {A: b}}", "{url: 'http://h/mcp', headers: {A: b}}"),
+    ],
+)
+def test_keys_that_clients_document_are_read_as_what_they_mean_over_http(room, entry, same):
+    assert room.http(entry) == room.http(same)
+
+
+@pytest.mark.parametrize("key", ["auth", "oauth", "headersHelper", "authProviderType"])
+def test_a_key_by_which_clients_sign_in_is_named_with_what_does_so_here(room, key):
+    (note,) = [note for note in room.notes(f"servers: {{s: {{url: 'http://h', {key}: x}}}}") if key in note]
+    assert note.endswith("only some clients understand it: here headers sign in, as Authorization: Bearer ${TOKEN}")
+
+
+def test_two_keys_that_say_the_same_are_refused(room):
+    """Nothing is guessed."""
+    (problem,) = room.problems("servers: {s: {command: python, env: {A: b}, environment: {A: c}}}")
+    assert problem.startswith("1: servers.s.environment: unknown key")
 
 
 def test_settings_of_the_other_kind_of_server_are_named_as_unused(room):
