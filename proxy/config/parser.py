@@ -98,9 +98,9 @@ class _Loader(_Composer, yaml.SafeLoader):
             length += 1
         spaces = self.prefix(length)
         if "\t" not in spaces:
-            return super().scan_plain_spaces(indent, start_mark)
+            return super().scan_plain_spaces(indent, start_mark) or []
         self.forward(length)
-        return super().scan_plain_spaces(indent, start_mark) if self.peek() in _BREAKS else [spaces]
+        return (super().scan_plain_spaces(indent, start_mark) or []) if self.peek() in _BREAKS else [spaces]
 
     def scan_block_scalar_indicators(self, start_mark: yaml.Mark) -> tuple[bool | None, int | None]:
         start = self.pointer
