@@ -82,12 +82,13 @@ class FolderFiles:
 
     def _content(self, skill: Skill, path: str) -> bytes:
         folder = skill.folder
-        if path != DOCUMENT and (folder is None or path not in folder.by_path):
+        file = None if folder is None else folder.file(path)
+        if path != DOCUMENT and file is None:
             raise FileNotFoundError(errno.ENOENT, "it is no file of the skill")
         if folder is None:
             return _document({"name": skill.id, "description": described(skill)}, skill.usage or "")
         if path not in {DOCUMENT, folder.document}:
-            return _read(folder, path)
+            return _read(folder, path if file is None else file.path)
         content = _read(folder, folder.document)
         if folder.verbatim:
             return content

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from proxy.core.names import Naming
 from proxy.core.steps import HOOK_TIMEOUT, Bindings, Steps, Workflow, calls
@@ -78,6 +79,17 @@ class Folder:
     def by_path(self) -> Mapping[str, SkillFile]:
         """The files by path."""
         return {file.path: file for file in self.files}
+
+    def file(self, path: str) -> SkillFile | None:
+        """The file at `path`; where there is none, the one whose path differs only in how Unicode composes it.
+
+        Some file systems take names apart (NFD) that are put together (NFC) where they are asked for.
+        """
+        return self.by_path.get(path) or self._by_composed_path.get(normalize("NFC", path))
+
+    @cached_property
+    def _by_composed_path(self) -> Mapping[str, SkillFile]:
+        return {normalize("NFC", file.path): file for file in self.files}
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def has_file(skill: Skill, path: str) -> bool:
     """Whether it is served a file at `path`."""
     if path == DOCUMENT or skill.folder is None:
         return path == DOCUMENT
-    return path != skill.folder.document and path in skill.folder.by_path
+    return path != skill.folder.document and skill.folder.file(path) is not None
 
 
 def published(catalogue: Catalogue, uri: str) -> tuple[Skill, str] | None:

@@ -206,7 +206,7 @@ class Skills:
         if run_answers.concerns_runs(skill, wanted):
             told = run_answers.runs_at(wanted, self._records.of(caller.scope, skill.id))
             return skill_answers.no_run(skill, path) if told is None else wording.answer(told)
-        one = None if skill.folder is None else skill.folder.by_path.get(wanted)
+        one = None if skill.folder is None else skill.folder.file(wanted)
         if one is None:
             inside = [file for file in files if file.path.startswith(f"{wanted}/") or wanted == "."]
             return skill_answers.folder(skill, wanted, inside) if inside else skill_answers.no_file(skill, path)

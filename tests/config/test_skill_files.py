@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from proxy.config.skill_files import FolderFiles
 from proxy.config.skill_md import body, front_matter
 from proxy.core.catalogue import Skill
 from proxy.core.errors import Unreadable
-from proxy.core.published import described
+from proxy.core.published import described, has_file
 from proxy.core.wording import UNTRUSTED_GUIDE
 
 pytestmark = pytest.mark.anyio
@@ -363,3 +364,21 @@ def test_words_that_yaml_takes_for_something_else_stay_text_for_every_reader(wor
     assert front_matter(document, "") == fields
     written = document.decode().removeprefix("---\n").partition("\n---\n")[0]
     assert yaml.safe_load(written) == fields
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_a_file_is_found_however_unicode_composes_its_name(room, files: FolderFiles, form):
+    """As macOS keeps names, and as people type them; the very name goes before the other."""
+    room.put("s/pdf", guide=GUIDE)
+    other = "NFD" if form == "NFC" else "NFC"
+    (room.folder / "s/pdf" / normalize(form, "résumé.md")).write_bytes(form.encode())
+    skill = only(room)
+    assert await files.read(skill, normalize("NFC", "résumé.md")) == form.encode()
+    assert await files.read(skill, normalize("NFD", "résumé.md")) == form.encode()
+    assert has_file(skill, normalize(other, "résumé.md"))
+    (room.folder / "s/pdf" / normalize(other, "résumé.md")).write_bytes(other.encode())
+    skill = only(room)
+    assert await files.read(skill, normalize("NFC", "résumé.md")) == b"NFC"
+    assert await files.read(skill, normalize("NFD", "résumé.md")) == b"NFD"
+    assert skill.folder is not None
+    assert skill.folder.file("resume.md") is None
