@@ -18,7 +18,7 @@ import anyio.abc
 import structlog
 from mcp import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header
-from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types import INTERNAL_ERROR, UNSUPPORTED_PROTOCOL_VERSION
 
 from proxy.core.capabilities import relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
@@ -28,27 +28,17 @@ from proxy.core.protocol import Era
 from proxy.core.scope import ScopeId
 from proxy.core.server import HttpServer, Server, StdioServer
 from proxy.ports import LISTS, Caller, Clients, ListKind
-from proxy.upstream.delivery import UNCLEAR, delivery
+from proxy.upstream.delivery import delivery
 from proxy.upstream.eras import Eras
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import (
-    PROBE_FIRST,
-    Greeting,
-    Order,
-    closed,
-    cut_off,
-    ends,
-    error_of,
-    greet,
-    no_response,
-    not_read,
-)
+from proxy.upstream.greeting import PROBE_FIRST, Greeting, Order, closed, ends, error_of, greet, no_response
 from proxy.upstream.http_sse import PostFailed
 from proxy.upstream.lists import Lists
 from proxy.upstream.network import proxy_variable
-from proxy.upstream.relay import Call, Relay
+from proxy.upstream.relay import Relay
 from proxy.upstream.spawn import Spawned
 from proxy.upstream.stamp import Stamp, progress_token
+from proxy.upstream.streamable_http import ExchangeFailed
 from proxy.upstream.transport import (
     CannotStart,
     Transport,
@@ -66,8 +56,6 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 LEVEL_WAIT: Final = 2.0
 """Seconds that a request waits for the server to take the log level that it wants."""
 _AT_ONCE: Final = nullcontext()
-_NOT_RUN: Final = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.INTERNAL_SERVER_ERROR)
-"""HTTP statuses that say that a request has not run."""
 NO_TOOLS_DECLARED: Final = "it declares no tools, so it is not asked for any"
 NO_TOOLS_LISTED: Final = "it declares neither tools nor resources nor prompts, and refuses to list tools: it has none"
 
@@ -250,7 +238,7 @@ class Connection:
             raise
         except MCPError as error:
             call.pause()  # it is over, and what it means takes a moment to tell
-            meaning = await self._meaning(error, call)
+            meaning = await self._meaning(error)
             if isinstance(meaning, Rejection):
                 self._relay.refused(call, meaning)
             raise meaning from None
@@ -276,26 +264,31 @@ class Connection:
         except MCPError as error:
             raise Rejection(error.code, error.message, error.data) from None
 
-    async def _meaning(self, error: MCPError, call: Call) -> Exception:
+    async def _meaning(self, error: MCPError) -> Exception:
         """What an error that the dispatcher raised means for the request."""
         key = self._server.key
         if isinstance(error.data, PostFailed):
             return self._undelivered(error.data)
+        if isinstance(error, ExchangeFailed):
+            return self._without_result(error)
         if closed(error) and await ends(self.over):
-            if call.refused:
-                return NotDelivered(key, "it refuses connections")
             return ServerLost(key, (await self._way.how_it_ended()).public)
-        if cut_off(error) and not_read(error) is None:
-            return ServerLost(key, "the answer broke off")
-        if self._stamp.handshake and _session_unknown(error, call):
-            self.over.set()
-            return NotDelivered(key, "it no longer knows this session")
-        if (why := no_response(error, call.status)) is not None:
-            code = METHOD_NOT_FOUND if error.code == METHOD_NOT_FOUND else INTERNAL_ERROR
-            ran = call.status not in _NOT_RUN
-            told, status = f"Server {key} gave no response: {why}", call.status
-            return Unanswered(code, told, server=key, reason=why, ran=ran, status=status)
+        if (why := no_response(error)) is not None:
+            return self._unanswered(INTERNAL_ERROR, why, ran=True)
         return Rejection(error.code, error.message, error.data)
+
+    def _without_result(self, error: ExchangeFailed) -> Exception:
+        """What an exchange over HTTP that has no result means for its request."""
+        key, outcome, verdict = self._server.key, error.outcome, error.verdict
+        if verdict.outcome == "error":
+            return Rejection(error.code, error.message, error.data)
+        log.info("server.no_response", server=key, reason=outcome.reason, detail=one_line(outcome.text))
+        if verdict.outcome == "not delivered":
+            return NotDelivered(key, outcome.reason)
+        if verdict.outcome == "lost":
+            return ServerLost(key, outcome.reason)
+        status = outcome.ending.status or None
+        return self._unanswered(error.code, outcome.reason, ran=verdict.may_have_run, status=status)
 
     def _undelivered(self, failed: PostFailed) -> Exception:
         """What a failed POST of HTTP+SSE means for its request; only a session that is over concerns others."""
@@ -306,8 +299,12 @@ class Connection:
             return NotDelivered(key, reason)
         if failed.effect == "broken off":
             return ServerLost(key, reason)
-        text = f"Server {key} gave no response: {reason}"
-        return Unanswered(INTERNAL_ERROR, text, server=key, reason=reason, ran=failed.effect == "unclear")
+        return self._unanswered(INTERNAL_ERROR, reason, ran=failed.effect == "unclear")
+
+    def _unanswered(self, code: int, why: str, *, ran: bool, status: int | None = None) -> Unanswered:
+        key = self._server.key
+        told = f"Server {key} gave no response: {why}"
+        return Unanswered(code, told, server=key, reason=why, ran=ran, status=status)
 
     def _sound(self, tools: tuple[Json, ...]) -> tuple[Json, ...]:
         """The tools without those that HTTP clients must not use (2026-07-28, basic/transports, `x-mcp-header`)."""
@@ -494,7 +491,9 @@ async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotS
     error was refused as such, whatever came before it.
     """
     failure = await way.why(error)
-    if closed(error) or cut_off(error):
+    if isinstance(error, ExchangeFailed) and error.verdict.outcome != "error":
+        return CannotStart(failure)  # each exchange is one of its own, so the other order has been tried
+    if closed(error):
         if way.child is None:
             return _OtherOrder(failure, f"it breaks the connection off on {order[0]}")
         return CannotStart(failure) if way.child.unheard else _OtherOrder(failure, f"it ends on {order[0]}")
@@ -510,10 +509,3 @@ def _unlisted(error: ProxyError) -> Failure:
     if isinstance(error, Unanswered) or not isinstance(error, Rejection):
         return Failure(f"{what}: {error}")
     return Failure(f"{what}: it answered with {error_of(error.code)}", f"it said: {one_line(error.message)}")
-
-
-def _session_unknown(error: MCPError, call: Call) -> bool:
-    """Whether the server has forgotten the session: 404 by the specification, with some 400 or 401 and a text."""
-    if call.status == HTTPStatus.NOT_FOUND:
-        return True
-    return call.status in UNCLEAR and "session" in f"{error.message} {call.why}".lower()

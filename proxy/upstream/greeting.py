@@ -35,8 +35,6 @@ PROBE_FIRST: Final[Order] = ("server/discover", "initialize")
 
 PROBE_WAIT: Final = 3.0
 """Seconds for the answer to `server/discover`; the handshake follows, which a slow server then answers as well."""
-_STANDING_IN: Final = frozenset({"Server returned an error response", "Session terminated", "Not Found"})
-"""What the SDK says for an HTTP error without a response of JSON-RPC."""
 _ERROR_NAMES: Final = {
     INTERNAL_ERROR: "Internal error",
     INVALID_PARAMS: "Invalid params",
@@ -119,7 +117,7 @@ async def _probe_first(out: Outbound, capabilities: Json, over: anyio.Event) -> 
         with anyio.move_on_after(PROBE_WAIT):
             return await _discover(out, capabilities)
     except MCPError as error:
-        if (closed(error) and await ends(over)) or _modern_only(error):
+        if over.is_set() or (closed(error) and await ends(over)) or _modern_only(error):
             raise
     try:
         return await _initialize(out, capabilities)
@@ -134,7 +132,7 @@ async def _handshake_first(out: Outbound, capabilities: Json, over: anyio.Event)
     try:
         return await _initialize(out, capabilities)
     except MCPError as error:
-        if closed(error) and await ends(over):
+        if over.is_set() or (closed(error) and await ends(over)):
             raise
         with suppress(MCPError), anyio.move_on_after(PROBE_WAIT):  # why the handshake was refused says more
             return await _discover(out, capabilities)
@@ -179,36 +177,9 @@ def closed(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
-def cut_off(error: MCPError) -> bool:
-    """Whether the SDK says that a response stream ended without the response."""
-    return error.code == CONNECTION_CLOSED and error.message.startswith(("SSE stream ended", "SSE stream failed"))
-
-
-def no_response(error: MCPError, status: int | None) -> str | None:
-    """Why the SDK says, in words for its own user, that an answer holds no response; None for the server's own error.
-
-    `status`: the HTTP status of the answer, if any.
-    """
-    text = error.message
-    if (why := not_read(error)) is not None:
-        return why
-    if text.startswith(("Failed to parse JSON response", "Failed to parse SSE message")) or text == NO_ANSWER.message:
-        return "its answer is no valid JSON-RPC response"
-    if text.startswith("Unexpected content type"):
-        return "its answer is neither JSON nor an event stream"
-    if text.startswith("Redirect to "):  # which may repeat a secret of our own URL
-        return f"{answered(status)}, which leads elsewhere and is not followed"
-    if text in _STANDING_IN and status is not None and status >= HTTPStatus.BAD_REQUEST:
-        return answered(status)
-    return None
-
-
-def not_read(error: MCPError) -> str | None:
-    """Why an answer was not read to its end, where that is what the SDK says."""
-    for begin in ("Failed to parse JSON response: ", "SSE stream failed: "):
-        if error.message.startswith(f"{begin}it sent "):  # the words of our own bounds
-            return error.message.removeprefix(begin)
-    return None
+def no_response(error: MCPError) -> str | None:
+    """Why an answer holds no response; None for the server's own error."""
+    return "its answer is no valid JSON-RPC response" if error.message == NO_ANSWER.message else None
 
 
 def answered(status: int | None) -> str:

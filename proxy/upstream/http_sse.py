@@ -25,8 +25,9 @@ from mcp_types import (
     RequestId,
 )
 
+from proxy.core.exchange import UNKNOWN_SESSION_STATUSES
 from proxy.upstream.bounds import BadAnswer
-from proxy.upstream.delivery import UNCLEAR, HttpClient
+from proxy.upstream.delivery import HttpClient
 from proxy.upstream.greeting import answered
 from proxy.wire.codec import dumps
 from proxy.wire.messages import message_of, messages_in
@@ -251,7 +252,7 @@ class _Posts:
 
 def _refusal(status: int, body: bytes) -> PostFailed:
     """What an answer that is neither a success nor a response of JSON-RPC means."""
-    if status in _SESSION_OVER or (status in UNCLEAR and b"session" in body.lower()):
+    if status in _SESSION_OVER or (status in UNKNOWN_SESSION_STATUSES and b"session" in body.lower()):
         return PostFailed("it no longer knows this session", "session over")
     return PostFailed(_refused(status), "not run" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "unclear")
 

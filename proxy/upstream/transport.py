@@ -11,7 +11,6 @@ import anyio
 import anyio.abc
 import httpx2
 from mcp import MCPError
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -21,11 +20,12 @@ from proxy.core.server import Server, StdioServer
 from proxy.upstream.bounds import BadAnswer, Bounds
 from proxy.upstream.delivery import HttpClient
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import NoAgreement, answered, closed, cut_off, error_of, no_response, not_read
+from proxy.upstream.greeting import NoAgreement, answered, closed, error_of, no_response
 from proxy.upstream.http_sse import NoEndpoint, PostFailed, sse_streams
 from proxy.upstream.network import NoCertificates, is_loopback, named_by_environment, trust
 from proxy.upstream.process import Child, child_process
 from proxy.upstream.spawn import Spawned
+from proxy.upstream.streamable_http import ExchangeFailed, HttpDispatcher
 from proxy.wire.dispatcher import LineDispatcher
 from proxy.wire.turns import Turns
 
@@ -108,17 +108,17 @@ class Transport:
             return await self.child.last_words()
         if isinstance(error.data, PostFailed):
             return Failure(error.data.reason)
-        if (unread := not_read(error)) is not None:
-            return Failure(unread)
         status = self.http.status if self.http is not None else None
         if isinstance(error, NoAgreement):
             return Failure(error.message, error.detail)
+        if isinstance(error, ExchangeFailed) and error.verdict.outcome != "error":
+            return _no_result(error)
         said = f"it said: {one_line(error.message)}" if error.message else ""
         if status is not None and status >= HTTPStatus.BAD_REQUEST:
             return Failure(answered(status), said)
-        if (why := no_response(error, status)) is not None:
+        if (why := no_response(error)) is not None:
             return Failure(why)
-        if closed(error) or cut_off(error):
+        if closed(error):
             return Failure("the connection closed")
         return Failure(f"it refused the connection with {error_of(error.code)}", said)
 
@@ -126,7 +126,10 @@ class Transport:
         """How a lost connection ended."""
         if self.child is not None:
             return await self.child.last_words()
-        return Failure((self.http.bounds.fault if self.http is not None else "") or "the connection closed")
+        fault = self.dispatcher.fault if isinstance(self.dispatcher, HttpDispatcher) else ""
+        if not fault and self.http is not None:
+            fault = self.http.bounds.fault
+        return Failure(fault or "the connection closed")
 
 
 @asynccontextmanager
@@ -155,25 +158,31 @@ async def transport(
         raise CannotStart(error.failure) from None
     options = {"timeout": timeout, "verify": trusted, "trust_env": not is_loopback(server.url)}
     async with HttpClient(bounds, headers=dict(server.headers), **options) as client:
-        try:
-            way = (
-                sse_streams(client, server.url)
-                if server.transport == "sse"
-                else streamable_http_client(
-                    server.url, http_client=client, terminate_on_close=False, max_sse_event_size=None
-                )
-            )
-            async with way as streams:
+        if server.transport == "sse":
+            async with sse_streams(client, server.url) as streams:
                 dispatcher = StreamDispatcher(streams)
-                client.on_gone = bounds.on_fault = dispatcher.over.set
+                bounds.on_fault = dispatcher.over.set
                 yield Transport(dispatcher, dispatcher.over, http=client)
+            return
+        dispatcher = HttpDispatcher(client, server.url)
+        try:
+            yield Transport(dispatcher, dispatcher.over, http=client)
         finally:
-            await client.farewell(server)
+            await dispatcher.farewell()
 
 
 def is_unreachable(error: BaseException) -> bool:
     """Whether a transport failed because nothing answers at the server's address: no request has left."""
     return any(isinstance(leaf, httpx2.ConnectError | httpx2.ConnectTimeout) for leaf in root_errors(error))
+
+
+def _no_result(error: ExchangeFailed) -> Failure:
+    """Why an exchange over HTTP has no result; what the server or a library said is the detail."""
+    outcome = error.outcome
+    if outcome.ending.arrival != "answered" and outcome.cause is not None:
+        return _failure_over_http(outcome.cause)
+    text = outcome.text or ("" if isinstance(outcome.cause, BadAnswer) else str(outcome.cause or ""))
+    return Failure(outcome.reason, f"it said: {one_line(text)}" if text else "")
 
 
 def failure_of(error: BaseException, server: Server) -> Failure:
@@ -188,6 +197,12 @@ def failure_of(error: BaseException, server: Server) -> Failure:
         missing = found.filename or server.command
         there = "" if not Path(missing).exists() else "the interpreter that its first line names for "
         return Failure(f"{there}{missing} does not exist")
+    if isinstance(found, OSError) and isinstance(server, StdioServer):
+        return Failure(f"it cannot be started: {found.strerror or type(found).__name__}", one_line(str(found)))
+    return _failure_over_http(found)
+
+
+def _failure_over_http(found: BaseException) -> Failure:
     text = one_line(str(found))
     if isinstance(found, httpx2.ConnectError):
         answers = text.startswith("[SSL")  # as `ssl.SSLError` begins, which is not always among the causes
@@ -201,8 +216,6 @@ def failure_of(error: BaseException, server: Server) -> Failure:
         return Failure(answered(found.response.status_code), text)
     if isinstance(found, httpx2.NetworkError | httpx2.RemoteProtocolError):  # some of them have no text
         return Failure("the connection broke off", text)
-    if isinstance(found, OSError) and isinstance(server, StdioServer):
-        return Failure(f"it cannot be started: {found.strerror or type(found).__name__}", text)
     return Failure(f"the connection failed ({type(found).__name__})", text)
 
 
