@@ -91,13 +91,13 @@ class Outcome:
         ending = self.ending
         if ending.arrival != "answered":
             return "it refuses connections" if ending.arrival == "not sent" else "the connection broke off"
-        if ending.body == "past bounds":
-            return str(self.cause)
-        if judge(ending).ends_connection:
+        if not ending.is_success and judge(ending).ends_connection:
             return "it no longer knows this session"
         if not ending.is_success:
             elsewhere = ", which leads elsewhere and is not followed" if ending.status in range(300, 400) else ""
             return answered(ending.status) + elsewhere
+        if ending.body == "past bounds":
+            return str(self.cause)
         if ending.body == "broken off":
             return "the answer broke off"
         if ending.body == "empty":
