@@ -46,6 +46,7 @@ from proxy.gateway.rounds import Rounds
 from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
+from proxy.gateway.unmatched_names import UnmatchedNames
 from proxy.ports import Remembered, ScopeStore, SkillSearch, Status, Subscriber
 from proxy.store.cache_folder import cache_folder
 from proxy.store.memory import MemoryStore
@@ -81,6 +82,7 @@ class Running:
     masker: Masker
     principals: Principals
     tasks: anyio.abc.TaskGroup
+    unmatched_names: UnmatchedNames
     _waiting: tuple[Mapping[str, Server | None], tuple[str, ...]] = field(default=({}, ()))
     _sessions: Sessions | None = None
     _way_in: str | None = None
@@ -106,6 +108,7 @@ class Running:
             await self._revoke(self.principals.adopt(loaded.settings.tokens))
         await self.pool.adopt(now.servers, now.unstartable, loaded.settings.definitions)
         self.gate.adopt(loaded.policy, loaded.settings, _eager(loaded, now.servers))  # in the same turn
+        self.unmatched_names.check_again()
         await self.gate.refit()
         if self.own is None:  # else the scope of the one client holds them, once that has said what it can be asked
             self.pool.hold(None, dict.fromkeys(_eager(loaded, now.servers, shared=True), NO_GRANT))
@@ -236,6 +239,7 @@ async def running(
             quotas=quotas,
         )
         gate = Gate(policy, pool, store, settings, eager, quotas)
+        unmatched_names = UnmatchedNames(gate)
         reads, files, idling = ListReads(), FolderFiles(), Idling(gate, time.monotonic)
         rounds = Rounds(settings, tasks, clients.budget, partial(quotas.take, "held_questions"))
         forwarding = Forwarding(gate, rounds, idling)
@@ -286,6 +290,7 @@ async def running(
         gate.on_gone = partial(hooks.ended, reason="removed")
         idling.on_gone = partial(hooks.ended, reason="idle")
         pool.on_update = subscriptions.updated
+        pool.on_offer = unmatched_names.note
         clients.on_wish = lambda scope, uris: subscriptions.wish(Subscriber(scope, "modern", ""), uris)
 
         def on_disconnect(scope: ScopeId, connection: str) -> None:
@@ -317,6 +322,7 @@ async def running(
                 masker=masker,
                 principals=Principals(settings.tokens),
                 tasks=tasks,
+                unmatched_names=unmatched_names,
             )
             await hooks.shut_down()
         tasks.cancel_scope.cancel()

@@ -7,6 +7,9 @@ from typing import Any, Final
 from proxy.core.limits import LimitName
 from proxy.core.scope import ScopeKind
 
+_INVALID_PARAMS: Final = -32602
+_CURSOR_CHARACTERS_SHOWN: Final = 100
+
 
 class ProxyError(Exception):
     """Something the proxy has to tell somebody, in words of its own."""
@@ -114,6 +117,14 @@ class Rejection(ProxyError):
 
     def __str__(self) -> str:
         return self.message
+
+
+def unknown_cursor(cursor: object) -> Rejection:
+    """The refusal of a cursor that was never given (2025-11-25, server/utilities/pagination)."""
+    shown = repr(cursor) if len(repr(cursor)) <= _CURSOR_CHARACTERS_SHOWN else "given"
+    return Rejection(
+        _INVALID_PARAMS, f"The cursor {shown} is unknown: ask for the list from its beginning, without a cursor"
+    )
 
 
 @dataclass(eq=False, kw_only=True)

@@ -132,6 +132,8 @@ class Offer:
     skills: tuple[Json, ...] = ()
     extension: Json | None = None
     left_out: Mapping[str, int] = field(default_factory=dict[str, int], compare=False, repr=False)
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False, repr=False)
+    """By list, what of its entries was malformed, and is mended or left out; not compared."""
 
     @classmethod
     def of(

@@ -1,12 +1,13 @@
 """What `check` finds when it holds the configuration against what the servers really offer."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from proxy.core.catalogue import NOTHING, Allow, Catalogue, Skill, is_pattern
 from proxy.core.decision import Route, clashes, decide, union
+from proxy.core.foreign_text import one_line
 from proxy.core.inventory import (
     MAX_LIST_BYTES,
     MAX_LIST_ENTRIES,
@@ -20,6 +21,7 @@ from proxy.core.inventory import (
 from proxy.core.invoke_tool import is_repeatable
 from proxy.core.mcp_apps import page_of
 from proxy.core.steps import Call, Parallel, Steps, calls
+from proxy.core.texts import NAME_LIMIT
 
 _WORD = re.compile(r"[^\W\d_a-z]?[a-z]+|[^\W\d_a-z]+(?![a-z])|\d+")
 """A word of a name such as `get_time`, `getTime` or `git-log2`."""
@@ -74,15 +76,9 @@ def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]
 def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
     view = decide(catalogue, (skill.id,), inventory)
     problems = [f"server {server} failed" for server in catalogue.needed_by([skill.id]) if server in failed]
-    for server, allow in skill.tools.items():
+    for server in skill.servers:
         if server in inventory:
-            names = _tools(inventory[server])
-            problems += [_unmatched(f"server {server}", entry, "tool", names) for entry in _idle(allow, names)]
-    for kind, lists in (("resource", skill.resources), ("prompt", skill.prompts)):
-        for server, allow in lists.items():
-            if server in inventory:
-                names = _names(kind, inventory[server])
-                problems += [_unmatched(f"server {server}", entry, kind, names) for entry in _idle(allow, names)]
+            problems += unmatched(skill, server, inventory[server])
     for server, allow in skill.internal.items():
         if server in inventory:
             names = _tools(inventory[server])
@@ -103,6 +99,38 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
     )
 
 
+def unmatched(skill: Skill, server: str, offer: Offer) -> list[str]:
+    """What a skill lists of a server's tools, resources and prompts that is not in its offer, a line each."""
+    return [_unmatched(f"server {server}", *one) for one in _not_offered(skill, server, offer)]
+
+
+def unmatched_denials(catalogue: Catalogue, server: str, offer: Offer) -> list[str]:
+    """What `black_tool_actions` has of a server's tools that is not in its offer, a line each."""
+    names = _tools(offer)
+    idle = _idle(catalogue.denied.get(server, NOTHING), names)
+    return [f"black_tool_actions: {_unmatched(f'server {server}', entry, 'tool', names)}" for entry in idle]
+
+
+def not_granted(skill: Skill, server: str, offer: Offer, besides: Collection[str] = ()) -> list[str]:
+    """As `unmatched`, in words for a model: `Echo (did you mean echo?)`; `besides`: tools that are only withheld."""
+    told: list[str] = []
+    for entry, kind, names in _not_offered(skill, server, offer):
+        if kind == "tool" and any(Allow.of([entry]).allows(name) for name in besides):
+            continue
+        close = None if is_pattern(entry) else _nearest(entry, names)
+        named = one_line(entry if kind == "tool" else f"{kind} {entry}", NAME_LIMIT)
+        told.append(f"{named} (did you mean {one_line(close, NAME_LIMIT)}?)" if close else named)
+    return told
+
+
+def _not_offered(skill: Skill, server: str, offer: Offer) -> Iterator[tuple[str, str, list[str]]]:
+    """The entries of a skill's lists that match nothing: each with its kind, and the names that there are."""
+    for kind, lists in (("tool", skill.tools), ("resource", skill.resources), ("prompt", skill.prompts)):
+        names = _names(kind, offer)
+        for entry in _idle(lists.get(server, NOTHING), names):
+            yield entry, kind, names
+
+
 def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Iterator[str]:
     if not catalogue.skills:
         yield "no skill is enabled: clients will see no tool at all"
@@ -111,11 +139,9 @@ def _problems(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, s
             yield f"server {server} failed: {failed[server]}"
     for name in sorted(clashes(catalogue, inventory)):
         yield f"more than one tool, or prompt, would be shown as {name}: none of them is; set a prefix"
-    for server, allow in catalogue.denied.items():
+    for server in catalogue.denied:
         if server in inventory:
-            names = _tools(inventory[server])
-            for entry in _idle(allow, names):
-                yield "black_tool_actions: " + _unmatched(f"server {server}", entry, "tool", names)
+            yield from unmatched_denials(catalogue, server, inventory[server])
 
 
 def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport, ...]) -> Iterator[str]:
@@ -132,6 +158,7 @@ def _notes(catalogue: Catalogue, inventory: Inventory, skills: tuple[SkillReport
                 f"server {server}: at least {number:,} entries of its list of {name} are left out: {most:,} of a list "
                 f"are read, and {MAX_LIST_BYTES // 1024**2} MiB"
             )
+        yield from (f"server {server}: {fault}" for faults in offer.faults.values() for fault in faults)
         names = _tools(offer)
         allow = union(lists.get(server, NOTHING) for lists in called)
         reached = [name for name in names if (server, name) in shown or allow.allows(name)]
@@ -241,6 +268,8 @@ def _idle(allow: Allow, names: list[str]) -> list[str]:
 
 
 def _names(kind: str, offer: Offer) -> list[str]:
+    if kind == "tool":
+        return _tools(offer)
     if kind == "prompt":
         return [prompt["name"] for prompt in offer.prompts]
     entries = (*offer.resources, *offer.templates)

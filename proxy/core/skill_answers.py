@@ -13,7 +13,7 @@ from proxy.core.published import DESCRIPTION_LIMIT, described
 from proxy.core.relations import Blocked, Hindrance, required
 from proxy.core.run_answers import RUNS
 from proxy.core.skill_tool import PAGE
-from proxy.core.texts import NAME_LIMIT, flat, size
+from proxy.core.texts import NAME_LIMIT, fitting, flat, size
 from proxy.core.wording import UNTRUSTED_FILE, answer, fenced, fenced_guide, nearest, refusal, skill_call, with_note
 
 READ_LIMIT: Final = 128 * 1024
@@ -22,6 +22,8 @@ FILES_SHOWN: Final = 100
 """Files of a skill that are named in one answer."""
 FILES_WITH_ACTIVATION: Final = 20
 """The same in the answer to an activation, which has more to say."""
+NOT_OFFERED_LIMIT: Final = 1_000
+"""Longest list of what servers do not offer, in bytes."""
 INVOCATION_LIMIT: Final = 1_000
 """Characters of the parameters of a skill's steps in the answer to an activation."""
 TAGS_SHOWN: Final = 20
@@ -160,12 +162,17 @@ def _first_to_go(hindrance: Blocked, catalogue: Catalogue, current: Sequence[str
     return next((skill for skill in helping if skill not in needed), None)
 
 
-def notes(skill: Skill, needed: Sequence[str], replaced: Sequence[str]) -> list[str]:
+def notes(skill: Skill, needed: Sequence[str], replaced: Sequence[str], not_offered: Sequence[str] = ()) -> list[str]:
     """What is to be said of an activation beside its guide and tools, a paragraph each.
 
-    `needed`: the skills that it requires. `replaced`: those that had to go for it.
+    `needed`: the skills that it requires. `replaced`: those that had to go for it. `not_offered`: what
+    it lists that its servers do not offer.
     """
     told: list[str] = []
+    if not_offered:
+        shown = fitting(list(not_offered), NOT_OFFERED_LIMIT)
+        more = [f"{len(not_offered) - len(shown):,} more"] if len(shown) < len(not_offered) else []
+        told.append(f"Not offered by its server: {', '.join([*shown, *more])}.")
     if needed:
         example = skill_call("read", needed[0])
         told.append(f"It requires, and they are active with it: {', '.join(needed)}. Their guides: {example}")

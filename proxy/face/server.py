@@ -24,7 +24,7 @@ from starlette.requests import Request
 from proxy import __version__
 from proxy.core import wording
 from proxy.core.capabilities import ANYTHING
-from proxy.core.errors import PastLimit, ProxyError, Rejection, Unknown
+from proxy.core.errors import PastLimit, ProxyError, Rejection, Unknown, unknown_cursor
 from proxy.core.foreign_text import one_line
 from proxy.core.inventory import Json, is_json, members_of, without_lone_surrogates
 from proxy.core.scope import ScopeId, connected
@@ -251,7 +251,9 @@ class ProxyServer(Server[dict[str, Any]]):
 
 
 def _list(key: str, listed: Callable[[Caller], Awaitable[Any]]) -> Answer:
-    async def answer(caller: Caller, _params: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(caller: Caller, params: Mapping[str, Any]) -> dict[str, Any]:
+        if (cursor := params.get("cursor")) is not None:  # the list is one page, so that no cursor was ever given
+            raise unknown_cursor(cursor)
         return {key: await listed(caller)}
 
     return answer

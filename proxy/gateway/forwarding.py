@@ -81,6 +81,7 @@ class Forwarding:
 
         try:
             original = {**params, "name": found.original}
+            original.pop("task", None)  # who has not declared tasks runs the call as any other (2025-11-25, tasks)
             if found.bound:
                 original["arguments"] = {**given, **await self._bound(caller, found, given)}
             result = await self._send(caller, found.server, "tools/call", original, same, repeat=_may_repeat(found))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from proxy.core import run_answers
 from proxy.core.catalogue import Skill
 from proxy.core.decision import Route
-from proxy.core.errors import Rejection, Unknown, Unreadable
+from proxy.core.errors import Rejection, Unknown, Unreadable, unknown_cursor
 from proxy.core.foreign_text import one_line
 from proxy.core.inventory import is_json
 from proxy.core.namespaced import exposed_entry
@@ -109,7 +109,7 @@ class Publishing:
         """Run `skills/list`: the entries of a page of the skills that the caller may use, those of servers last.
 
         Raises:
-            Rejection: the cursor is none of ours, or the extension is turned off.
+            Rejection: the cursor is unknown, or the extension is turned off.
         """
         self._check_extension("skills/list")
         theirs = await self._listing.skills(caller)
@@ -147,7 +147,7 @@ class Publishing:
         """Run `resources/directory/read`: what is directly in a folder of a skill.
 
         Raises:
-            Rejection: the caller may use no skill with such a folder, or the cursor is none of ours; or as
+            Rejection: the caller may use no skill with such a folder, or the cursor is unknown; or as
                 `Forwarding.read_folder`.
             ServerUnavailable, ServerLost, ServerSilent: as `Forwarding.read_folder`.
         """
@@ -182,8 +182,8 @@ def _page(listed: Sequence[Any], params: Mapping[str, Any]) -> tuple[Sequence[An
     if cursor is None:
         cursor = "0"
     if not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor):
-        raise Rejection(INVALID_PARAMS, "the cursor is none that was given here")
-    start = int(cursor)
+        raise unknown_cursor(cursor)
+    start = int(cursor)  # beyond the end of a list that has become shorter there is nothing more
     end = start + PAGE
     return listed[start:end], {"nextCursor": str(end)} if end < len(listed) else {}
 

@@ -14,6 +14,7 @@ from proxy.core.definitions import of_skills
 from proxy.core.errors import Unreadable
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.relations import required, told
+from proxy.core.report import not_granted
 from proxy.core.scope import ScopeState, instructed
 from proxy.core.skill_tool import ALIASES, actions
 from proxy.core.wording import Problem
@@ -149,9 +150,27 @@ class Skills:
             problems=self._problems(catalogue, told_of, caller),
             changed=self._changed(caller, told_of),
             notes=skill_answers.notes(
-                skill, required(catalogue, skill.id), [one for one in before.active if one not in state.active]
+                skill,
+                required(catalogue, skill.id),
+                [one for one in before.active if one not in state.active],
+                self._not_offered(caller, told_of),
             ),
         )
+
+    def _not_offered(self, caller: Caller, skills: Collection[str]) -> list[str]:
+        """What these skills list that their servers do not offer, of servers that are ready."""
+        catalogue, upstreams = self._gate.catalogue(caller.scope), self._gate.upstreams
+        offers = upstreams.inventory(caller.scope)
+        withheld = upstreams.withheld(caller.scope)
+        return [
+            told
+            for one in skills
+            for server in catalogue.by_id[one].servers
+            if server in offers and upstreams.status(server, caller.scope).state == "ready"
+            for told in not_granted(
+                catalogue.by_id[one], server, offers[server], [each.tool for each in withheld if each.server == server]
+            )
+        ]
 
     async def _unheard(
         self, caller: Caller, skill: Skill, before: ScopeState, said: Sequence[tuple[str, str]]

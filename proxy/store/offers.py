@@ -17,8 +17,8 @@ from proxy.wire.codec import dumps, loads
 
 log = structlog.stdlib.get_logger("proxy.store")
 
-FORMAT: Final = 2
-"""Of the files; those of format 1 may hold what a server with a connection for each scope offered one of them."""
+FORMAT: Final = 3
+"""Of the files; older ones may hold malformed definitions, or what a server offered one scope alone."""
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a file that is still read: no server offers as much, and a client waits meanwhile."""
 KEPT_FOR: Final = 90 * 24 * 3600.0

@@ -173,7 +173,7 @@ class Connection:
         if "prompts" in kinds and "prompts" in declared:
             prompts = await self._besides("prompts/list", "prompts", offer.prompts)
             offer = replace(offer, prompts=Offer.of(prompts=prompts).prompts)
-        return replace(offer, left_out=self._lists.left_out)
+        return replace(offer, left_out=self._lists.left_out, faults=self._lists.faults)
 
     async def _tools(self, before: Offer, *, needed: bool) -> Iterable[object]:
         """The list of tools; `needed`: that it cannot be read is a failure, else it stays as it was.

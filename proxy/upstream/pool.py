@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
 from proxy.core.definitions import NO_GRANT, Change, Grant, Mode
@@ -24,6 +25,8 @@ from proxy.upstream.life import Life
 from proxy.upstream.offers import Offers, Place
 from proxy.upstream.spawn import Early, spawn
 from proxy.wire.turns import Turns
+
+log = structlog.stdlib.get_logger("proxy.upstream")
 
 REPLACED: Final = "the configuration has changed"
 REPLACE_WITHIN: Final = 30.0
@@ -77,6 +80,9 @@ class Pool:
         self._eras = Eras()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
+        self._told_faults: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.on_offer: Callable[[str, Offer], None] = lambda _server, _offer: None
+        """Called with a server and each offer of it that is read."""
         self.on_update: Callable[[str, ScopeId | None, Json], None] = lambda _server, _scope, _params: None
 
     @asynccontextmanager
@@ -300,7 +306,16 @@ class Pool:
         return self._lives[place]
 
     def _offered(self, place: Place, offer: Offer) -> None:
+        self._tell_faults(place[0], offer)
+        self.on_offer(place[0], offer)
         self._show(place, self._definitions.offered(place, offer))
+
+    def _tell_faults(self, server: str, offer: Offer) -> None:
+        """Log what of a server's lists was malformed, each list when that is news."""
+        for name, faults in offer.faults.items():
+            if faults and self._told_faults.get((server, name)) != faults:
+                log.warning("server.list_malformed", server=server, list=name, faults=list(faults))
+            self._told_faults[server, name] = faults
 
     def _show(self, place: Place, offer: Offer) -> None:
         self._offers.note(place, offer)

@@ -53,6 +53,7 @@ annotations = shape(
         "lastModified": texts,
     },
 )
+"""Of results, which are passed on as they are, sound or not."""
 icons = st.lists(shape({"src": texts}, {"mimeType": texts, "sizes": st.lists(texts, max_size=2)}), max_size=2)
 on_blocks: dict[str, Any] = {"annotations": annotations, "_meta": meta}
 contents = shape({"uri": texts}, {"text": texts, "blob": texts, "mimeType": texts, "_meta": meta})
@@ -128,8 +129,17 @@ schemas = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def _of_object(schema: Any, more: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object, whose own properties are objects themselves, as the TypeScript SDK wants them."""
+    known: dict[str, Any] = {**schema, **more} if isinstance(schema, dict) else more
+    properties = {key: each for key, each in known.get("properties", {}).items() if isinstance(each, dict)}
+    return {**known, "type": "object", **({"properties": properties} if properties else {"properties": {}})}
+
+
 object_schemas = st.builds(
-    lambda schema, more: {"type": "object", **(schema if isinstance(schema, dict) else {}), **more},
+    _of_object,
     schemas,
     st.sampled_from(
         [
@@ -139,27 +149,141 @@ object_schemas = st.builds(
         ]
     ),
 )
+output_schemas = st.sampled_from(
+    [
+        {"type": "object"},
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/node"}},
+            "$defs": {"node": {"type": ["null", "array"]}},
+        },
+        {"type": "object", "required": ["größe"], "x-vendor": [1.0, None], "additionalProperties": False},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {"n": {"minimum": 1.0}}},
+        {"type": "object", "properties": {"next": {"$ref": "#"}, "s": {"pattern": "^[a-z0-9_.-]+$", "format": "uri"}}},
+    ]
+)
+"""Such as every client can compile."""
+sound_annotations = shape(
+    {},
+    {
+        "audience": st.lists(st.sampled_from(["user", "assistant"]), max_size=2),
+        "priority": st.sampled_from([0, 1, 0.5, 1.0]),
+        "lastModified": st.sampled_from(["2026-07-28T00:00:00Z", "2024-02-29T23:59:59.25+05:30"]),
+    },
+)
 base: dict[str, Any] = {"title": texts, "description": texts, "icons": icons, "_meta": meta}
 tools = shape(
     {"name": names, "inputSchema": object_schemas},
     {
         **base,
-        "outputSchema": object_schemas,
+        "outputSchema": output_schemas,
         "annotations": shape({}, {"readOnlyHint": st.booleans(), "destructiveHint": st.booleans(), "title": texts}),
-        "execution": shape({}, {"taskSupport": st.sampled_from(["optional", "required", "forbidden"])}),
+        "execution": shape({}, {"taskSupport": st.sampled_from(["optional", "forbidden"])}),
     },
 )
 prompts = shape(
     {"name": names},
     {**base, "arguments": st.lists(shape({"name": texts}, {"required": st.booleans(), "title": texts}), max_size=2)},
 )
+sizes = st.integers(min_value=0, max_value=2**53) | st.sampled_from([1.0, 2**62])
 uris = st.builds(lambda name: f"other://{name}", st.text(max_size=20))
 resources = shape(
-    {"uri": uris, "name": texts}, {**base, "mimeType": texts, "size": numbers, "annotations": annotations}
+    {"uri": uris, "name": texts}, {**base, "mimeType": texts, "size": sizes, "annotations": sound_annotations}
 )
-templates = shape({"uriTemplate": uris, "name": texts}, {**base, "mimeType": texts, "annotations": annotations})
+templates = shape({"uriTemplate": uris, "name": texts}, {**base, "mimeType": texts, "annotations": sound_annotations})
 
 
 def listed(definitions: st.SearchStrategy[dict[str, Any]], key: str) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Definitions that can be told apart."""
     return st.lists(definitions, max_size=10, unique_by=lambda definition: definition[key])
+
+
+# --- malformed definitions -------------------------------------------------------------------------------------------
+
+wrong = values | st.sampled_from([None, [], {}, "", "x", 5, True, [1], {"a": 1}, {"": None}, "\ud800", 10**400, 1e300])
+"""What may stand in any field."""
+_schema_keywords = st.sampled_from(
+    [
+        *("type", "properties", "required", "$schema", "schema_", "$ref", "$id", "id", "$anchor", "enum", "pattern"),
+        *("items", "anyOf", "not", "if", "additionalProperties", "patternProperties", "dependencies", "format"),
+        *("minimum", "maxLength", "uniqueItems", "nullable", "definitions", "$defs", "const", "formatMinimum"),
+    ]
+)
+_schema_values = wrong | st.sampled_from(
+    [
+        *("object", "string", ["object", "null"], "text", "(", "a{,3}", r"\_", "[a-z]+", "date", "#", "#/$defs/a"),
+        *("#here", "https://example.com/a.json", {"type": "string"}, {"a": True}, {"a": False}, {"a": {"type": 5}}),
+        *({"a": {"$ref": "#/$defs/a"}}, {"a": {"$ref": "#/definitions/none"}}, {"a": {"id": "x"}}, {"(": {}}),
+    ]
+)
+malformed_schemas = (
+    wrong
+    | object_schemas
+    | st.dictionaries(_schema_keywords, _schema_values, max_size=4)
+    | st.builds(
+        lambda keywords: {"type": "object", **keywords},
+        st.dictionaries(_schema_keywords, _schema_values | schemas, max_size=4),
+    )
+)
+
+
+def _malformed(fields: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Entries with some of these fields, sound ones and others; and what are no entries at all."""
+    attributes = ("meta", "mime_type", "input_schema", "output_schema", "uri_template", "x")
+    optional = {**fields, **dict.fromkeys(attributes, wrong)}
+    return st.fixed_dictionaries({}, optional=optional) | wrong
+
+
+def _either(sound: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(sound, sound, wrong)
+
+
+_hints: dict[str, Any] = dict.fromkeys(("readOnlyHint", "destructive_hint", "openWorldHint", "title"), wrong)
+_icon = st.fixed_dictionaries(
+    {}, optional={"src": _either(texts), "sizes": wrong, "theme": wrong | st.just("dark"), "mime_type": wrong}
+)
+_anything_on: dict[str, Any] = {
+    "title": _either(texts),
+    "description": _either(texts),
+    "icons": _either(icons) | st.lists(_icon, max_size=2),
+    "_meta": _either(meta),
+    "annotations": wrong | annotations | st.fixed_dictionaries({}, optional=_hints),
+}
+malformed_tools = _malformed(
+    {
+        **_anything_on,
+        "name": _either(names),
+        "inputSchema": malformed_schemas,
+        "outputSchema": malformed_schemas,
+        "execution": wrong | st.fixed_dictionaries({}, optional={"taskSupport": wrong | st.just("required")}),
+    }
+)
+malformed_prompts = _malformed(
+    {
+        **_anything_on,
+        "name": _either(names),
+        "arguments": wrong
+        | st.lists(st.fixed_dictionaries({}, optional={"name": wrong, "required": wrong}), max_size=2),
+    }
+)
+malformed_resources = _malformed(
+    {
+        **_anything_on,
+        "uri": _either(uris),
+        "name": _either(texts),
+        "size": _either(numbers),
+        "mimeType": _either(texts),
+    }
+)
+malformed_templates = _malformed(
+    {**_anything_on, "uriTemplate": _either(uris), "name": _either(texts), "mimeType": _either(texts)}
+)
+malformed_lists = st.fixed_dictionaries(
+    {
+        "tools": st.lists(malformed_tools, max_size=6),
+        "prompts": st.lists(malformed_prompts, max_size=4),
+        "resources": st.lists(malformed_resources, max_size=4),
+        "resourceTemplates": st.lists(malformed_templates, max_size=4),
+    }
+)
+"""By the name of the list in its result."""

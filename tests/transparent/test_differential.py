@@ -240,4 +240,5 @@ def test_definitions_come_as_sent(
 def marked(key: str, mark: str) -> Json:
     """A definition by which a list is known."""
     by = {"resources": "uri", "resourceTemplates": "uriTemplate"}.get(key, "name")
-    return {by: f"mirror://{mark}/x" if by != "name" else mark, "title": mark}
+    named = {"name": mark, "title": mark, **({"inputSchema": {"type": "object"}} if key == "tools" else {})}
+    return named if by == "name" else {**named, by: f"mirror://{mark}/x"}
