@@ -124,8 +124,8 @@ def _is_time(value: object) -> bool:
     return True
 
 
-def _is_all(check: Callable[[Any], bool], value: object) -> bool:
-    return isinstance(value, list) and all(map(check, items(value)))
+def _is_all(check: Callable[[Any], bool], value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    return isinstance(value, list) and all(map(check, items(cast("list[Any]", value))))
 
 
 _text: Final = _only_if(_is_text, "text")
@@ -150,7 +150,7 @@ def _object(fields: Mapping[str, Mend], required: Mapping[str, Mend] | None = No
     also = {_attribute(field): mend for field, mend in needed.items() if _attribute(field) != field}
 
     def mend(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
-        if value == [] and isinstance(value, list):
+        if value == []:
             tell("an empty array is taken as an empty object")
             value = {}
         if not is_json(value):
@@ -167,7 +167,7 @@ def _object(fields: Mapping[str, Mend], required: Mapping[str, Mend] | None = No
         }
         if not changed and not dropped:
             return value
-        return {key: member for key, member in (value | changed).items() if key not in dropped}
+        return {key: member for key, member in {**value, **changed}.items() if key not in dropped}
 
     return mend
 
@@ -217,8 +217,8 @@ def _array(mend: Mend, *, keep: bool = False) -> Mend:
                 kept.append(mend(each, lambda what, number=number: tell(f"entry {number}: {what}")))
             except Malformed as problem:
                 tell(f"entry {number} is left out: {_between(problem).strip(': ')}{problem}")
-        same = len(kept) == len(items(value)) and all(map(_is_same, kept, items(value)))
-        return value if same else kept
+        entries = items(cast("list[Any]", value))
+        return entries if len(kept) == len(entries) and all(map(_is_same, kept, entries)) else kept
 
     return mend_all
 
@@ -236,7 +236,7 @@ class _Unusable(Exception):
 
 def _schema(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
     """The schema of an object, with the keywords sound that clients look at."""
-    if value is None or value is True or (isinstance(value, list) and not value):
+    if value is None or value is True or value == []:
         tell('there is none: taken as {"type": "object"}')
         return {"type": "object"}
     if not is_json(value):
@@ -259,12 +259,12 @@ def _schema(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
         changed["required"] = names
     if not changed and not dropped:
         return value
-    return {key: member for key, member in (value | changed).items() if key not in dropped}
+    return {key: member for key, member in {**value, **changed}.items() if key not in dropped}
 
 
 def _properties(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
     """The properties of a schema, each of which has to be an object: a schema that is true or false becomes one."""
-    if value is None or (isinstance(value, list) and not value):
+    if value is None or value == []:
         tell("properties must be an object: taken as an empty one")
         return {}
     if not is_json(value):
@@ -275,13 +275,13 @@ def _properties(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
             continue
         if each is False:
             changed[name] = {"not": {}}
-        elif each is True or each is None or (isinstance(each, list) and not each):
+        elif each is True or each is None or each == []:
             changed[name] = {}
             if each is not True:
                 tell(f"property {one_line(name, NAME_LIMIT)} has no schema: anything is taken")
         else:
             raise Malformed(f"property {one_line(name, NAME_LIMIT)} must be a schema")
-    return value | changed if changed else value
+    return {**value, **changed} if changed else value
 
 
 def _output_schema(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value

@@ -87,7 +87,7 @@ def collected() -> dict[str, list[Any]]:
         derandomize=True,
         database=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(some=strategies.malformed_lists, schema=strategies.malformed_schemas)
     def collect(some: dict[str, list[Any]], schema: Any) -> None:
