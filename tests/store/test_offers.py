@@ -162,15 +162,15 @@ def overwrite(place: Path, content: bytes) -> None:
         b"\0" * 100,
         b"\xff\xfe{}",
         b"{",
-        b'{"format": 2, "tools": [{"name": "ec',
+        b'{"format": 3, "tools": [{"name": "ec',
         b"null",
         b"[1]",
         b"{}",
         b'{"format": 0, "tools": []}',
         b'{"format": 1, "tools": []}',
         b'{"format": "1", "tools": []}',
-        b'{"format": 2, "tools": ' + b"[" * 100_000,
-        b'{"format": 2, "tools": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"format": 3, "tools": ' + b"[" * 100_000,
+        b'{"format": 3, "tools": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 def test_a_file_that_is_damaged_or_of_somebody_else_is_none(tmp_path: Path, content: bytes):
@@ -202,7 +202,7 @@ def test_whatever_a_file_says_only_sound_entries_are_read(tmp_path: Path, conten
     """Of each list the objects that have a name, or an address."""
     one = files(tmp_path)
     one.keep(GIT, OFFER)
-    overwrite(tmp_path, json.dumps({"format": 2, **content}).encode())
+    overwrite(tmp_path, json.dumps({"format": 3, **content}).encode())
 
     read = one.read(GIT)
 

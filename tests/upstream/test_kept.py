@@ -218,7 +218,7 @@ async def test_what_a_server_offers_one_client_is_told_to_no_other(bench: Bench,
     assert not runs.cache.exists()
 
 
-@pytest.mark.parametrize("content", [b'{"format": 2, "tools": [{"na', b"\0" * 5_000_000])
+@pytest.mark.parametrize("content", [b'{"format": 3, "tools": [{"na', b"\0" * 5_000_000])
 async def test_damaged_files_do_no_harm(bench: Bench, runs: Runs, content: bytes):
     """The list is what it would be without them, and they are written anew; files of somebody else are left alone."""
     await runs.prime()
