@@ -230,7 +230,7 @@ class _Search:
         """The skills below a root by path; those whose folder's name can be no id are left out."""
         skills = sorted((folder.split("/"), folder, document) for folder, document in _documents(tree))
         for parts, folder, document in skills[:MOST_SKILLS]:
-            id_ = parts[-1] or _name_of(root)
+            id_ = unicodedata.normalize("NFC", parts[-1] or _name_of(root))  # some file systems give NFD
             found = _Found(id_, (root.trusted, index, parts), root, tree, folder, document)
             if fault := _fault_of_id(id_):
                 self._leave_out(found, [Problem(found.at, 0, "", fault)])

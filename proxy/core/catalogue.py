@@ -175,6 +175,14 @@ class Catalogue:
         """The skills by id."""
         return {skill.id: skill for skill in self.skills}
 
+    def find(self, id_: str) -> Skill | None:
+        """The skill with an id as a client writes it: of two that differ in their Unicode form alone, the exact one."""
+        return self.by_id.get(id_) or self._by_composed_id.get(normalize("NFC", id_))
+
+    @cached_property
+    def _by_composed_id(self) -> Mapping[str, Skill]:
+        return {normalize("NFC", skill.id): skill for skill in self.skills}
+
     @cached_property
     def literals(self) -> Mapping[str, frozenset[str]]:
         """By server, the names of tools that some skill's list spells."""

@@ -255,7 +255,7 @@ def _schema(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
     if "required" in value and not _is_all(_is_text, value["required"]):
         given = value["required"]
         names = [given] if isinstance(given, str) else [name for name in items(given) if isinstance(name, str)]
-        tell("required must be an array of texts: what is none is left out")
+        tell("required must be an array of texts: what is not text is left out")
         changed["required"] = names
     if not changed and not dropped:
         return value

@@ -112,5 +112,5 @@ def published(catalogue: Catalogue, uri: str) -> tuple[Skill, str] | None:
     No file has to be there. What this gives cannot be taken by a server.
     """
     found = address(uri)
-    skill = catalogue.by_id.get(found.skill) if found is not None else None
+    skill = catalogue.find(found.skill) if found is not None else None
     return (skill, found.path) if found is not None and skill is not None and served(skill) else None

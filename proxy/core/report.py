@@ -112,14 +112,15 @@ def unmatched_denials(catalogue: Catalogue, server: str, offer: Offer) -> list[s
 
 
 def not_granted(skill: Skill, server: str, offer: Offer, besides: Collection[str] = ()) -> list[str]:
-    """As `unmatched`, in words for a model: `Echo (did you mean echo?)`; `besides`: tools that are only withheld."""
+    """As `unmatched`, for a model: what is listed alone, as names of other tools are not for it.
+
+    `besides`: tools that are only withheld.
+    """
     told: list[str] = []
-    for entry, kind, names in _not_offered(skill, server, offer):
+    for entry, kind, _ in _not_offered(skill, server, offer):
         if kind == "tool" and any(Allow.of([entry]).allows(name) for name in besides):
             continue
-        close = None if is_pattern(entry) else _nearest(entry, names)
-        named = one_line(entry if kind == "tool" else f"{kind} {entry}", NAME_LIMIT)
-        told.append(f"{named} (did you mean {one_line(close, NAME_LIMIT)}?)" if close else named)
+        told.append(one_line(entry if kind == "tool" else f"{kind} {entry}", NAME_LIMIT))
     return told
 
 

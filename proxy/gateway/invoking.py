@@ -71,7 +71,7 @@ class Invoking:
             return invoke_answers.bad_call(f'Put {", ".join(stray)} inside "arguments".')
         if inner is None:
             return invoke_answers.bad_call('"arguments" has to be an object (or a JSON text of one).')
-        skill = catalogue.by_id.get(wanted)
+        skill = catalogue.find(wanted)
         if skill is None or skill.workflow is None:
             return invoke_answers.not_invocable(wanted, catalogue)
         return await self.run(caller, skill, inner, stages)

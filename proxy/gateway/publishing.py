@@ -97,7 +97,7 @@ class Publishing:
             return await self._forwarding.complete(caller, params)
         argument, context = params["argument"], params.get("context")
         given = context.get("arguments") if is_json(context) else None
-        named = catalogue.by_id.get(str(given.get("skill"))) if is_json(given) else None
+        named = catalogue.find(str(given.get("skill"))) if is_json(given) else None
         known: Sequence[str] = [skill.id for skill in catalogue.skills if served(skill)]
         if argument["name"] == "path":
             known = paths(named) if named is not None and served(named) else ()

@@ -81,7 +81,8 @@ class Skills:
         wanted = arguments.get("skill_name")
         if not isinstance(wanted, str) or not wanted:
             return wording.bad_arguments(f"Action {action} needs a skill_name.", usable)
-        skill = catalogue.by_id.get(wanted)
+        skill = catalogue.find(wanted)
+        wanted = wanted if skill is None else skill.id
         if action == "offload":
             return await self._offload(caller, stages, wanted)
         if skill is None:

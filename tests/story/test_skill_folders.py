@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unicodedata import normalize
 
 import pytest
 
@@ -285,6 +286,19 @@ async def test_each_file_has_one_uri_and_no_other_leads_to_it(world: World, name
         ]:
             code, message = await peer.refusal("resources/read", {"uri": uri})
             assert (code, message) == (-32002 if peer.handshake else -32602, f"Unknown resource: {uri}")
+
+
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+async def test_a_skill_is_found_in_either_form_of_its_name(tmp_path: Path, written: Literal["NFC", "NFD"]):
+    """Some file systems keep names decomposed (NFD), while models write them composed (NFC), and the reverse."""
+    write_skill(tmp_path / "lib" / normalize(written, "größe"), "Guide.")
+    config = write_config(tmp_path / "skills.yaml", {}, {}, skill_paths=["lib"])
+    with http_proxy(config) as proxy:
+        async with connected(proxy.namespace("n"), "legacy") as peer:
+            for asked in (normalize("NFC", "größe"), normalize("NFD", "größe")):
+                assert "Guide." in text_of(await peer.skill("activate", asked))
+                assert "skill größe already activated" in text_of(await peer.skill("activate", asked))
+                assert "skill größe offloaded" in text_of(await peer.skill("offload", asked))
 
 
 @pytest.mark.parametrize("mode", ERAS)
