@@ -1,6 +1,7 @@
 """`check`: hold the configuration against the servers as they are, and print what each skill grants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -13,8 +14,9 @@ from proxy.config.difference import in_force
 from proxy.config.load import Loaded
 from proxy.config.packages import installed
 from proxy.config.records import changes_of
+from proxy.config.skill_files import FolderFiles
 from proxy.core.allowances import Allowances
-from proxy.core.catalogue import Skill
+from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.masking import Masker
 from proxy.core.report import Report, SkillReport, acts, deeds, grants, in_order, report
@@ -49,7 +51,7 @@ def check(loaded: Loaded, *, offline: bool) -> int:
         return LIVE_PROBLEM if wrong else GOOD
     inventory, statuses = anyio.run(partial(_start_all, loaded, masker))
     failed = {key: _why(statuses[key]) for key in catalogue.needed if statuses[key].state != "ready"}
-    found = report(catalogue, inventory, failed)
+    found = report(catalogue, inventory, failed, _guides(catalogue))
     print()
     for key, status in statuses.items():
         say(f"server {key}: {_standing(status, inventory.get(key))}")
@@ -86,6 +88,17 @@ async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[st
             offered = pool.inventory()
             statuses = {server: pool.status(server) for server in loaded.catalogue.servers}
     return offered, statuses
+
+
+def _guides(catalogue: Catalogue) -> Mapping[str, str]:
+    """By skill, the guides that stand in folders, as far as they can be read."""
+    files = FolderFiles()
+    found: dict[str, str] = {}
+    for skill in catalogue.skills:
+        if skill.usage is None:
+            with suppress(OSError):
+                found[skill.id] = files.guide(skill)
+    return found
 
 
 def _why(status: Status) -> str:

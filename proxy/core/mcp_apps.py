@@ -11,10 +11,16 @@ SCHEME: Final = "ui://"
 
 def page_of(definition: Json) -> str | None:
     """The URI of the page that a tool is shown with; None where it has none, or it is not a `ui://` URI."""
+    uri = declared_page(definition)
+    return uri if uri is not None and uri.startswith(SCHEME) else None
+
+
+def declared_page(definition: Json) -> str | None:
+    """The URI that a tool names for its page, of whatever scheme; None where it names none."""
     uri = _ui(definition).get("resourceUri")
     if uri is None:
         uri = members_of(definition.get("_meta")).get("ui/resourceUri")  # as first drafts of the extension have it
-    return uri if isinstance(uri, str) and uri.startswith(SCHEME) else None
+    return uri if isinstance(uri, str) else None
 
 
 def is_for_pages_only(definition: Json) -> bool:

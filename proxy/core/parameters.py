@@ -58,6 +58,12 @@ _MOST_SECRETS: Final = 100
 _LONGEST_SECRET: Final = 1_000
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_OF_SHAPE: Final = frozenset(
+    {"type", "required", "additionalProperties", "minItems", "maxItems", "minProperties", "maxProperties"}
+)
+"""Keywords that hold for a list or an object whatever the values in it are."""
+_BY_OTHER_VALUES: Final = frozenset({"if", "then", "else", "not", "dependentSchemas", "unevaluatedProperties"})
+"""Keywords whose schemas count, or not, by values elsewhere."""
 _NO_SCHEMAS: Final = frozenset({"default", "enum", "const", "examples"})
 """Keys of a schema below which there are values."""
 _KEYWORDS: Final = frozenset(
@@ -300,6 +306,35 @@ def invalid(schema: Json, value: object) -> list[str]:
         return [_told(error) for error in _errors(schema, value)]
     except RecursionError:
         return ["it is nested too deeply"]
+
+
+def invalid_constants(
+    schema: Json, value: Json, is_open: Callable[[object], bool], *, partial: bool = False
+) -> list[str]:
+    """As `invalid`, of an object some of whose values are not known yet: what is wrong with it whatever they will be.
+
+    `is_open`: whether a value is not known, or holds one that is not. `partial`: the object may get more members. A
+    schema with faults of its own finds nothing.
+    """
+    if schema_fault(schema):
+        return []
+    try:
+        decisive = _BY_OTHER_VALUES if is_open(value) else frozenset[str]()
+        return [
+            _told(error)
+            for error in _errors(schema, value)
+            if decisive.isdisjoint(error.absolute_schema_path)
+            and _is_certain(error, is_open)
+            and not (partial and error.validator == "required" and len(error.absolute_path) == 1)
+        ]
+    except RecursionError:
+        return []
+
+
+def _is_certain(error: "ValidationError", is_open: Callable[[object], bool]) -> bool:
+    """Whether an error stays, whatever the values of what it is about will be."""
+    instance = cast("object", error.instance)
+    return not is_open(instance) or (not isinstance(instance, str) and error.validator in _OF_SHAPE)
 
 
 def _errors(schema: Json, value: object) -> Iterator["ValidationError"]:

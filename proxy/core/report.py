@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from typing import Any
 
 from proxy.core.catalogue import NOTHING, Allow, Catalogue, Skill, is_pattern
-from proxy.core.decision import Route, clashes, decide, union
+from proxy.core.decision import Route, View, clashes, decide, union
+from proxy.core.expressions import holds_expressions
 from proxy.core.foreign_text import one_line
+from proxy.core.guide_names import is_unmistakable, names_in
 from proxy.core.inventory import (
     MAX_LIST_BYTES,
     MAX_LIST_ENTRIES,
@@ -17,9 +20,15 @@ from proxy.core.inventory import (
     Offer,
     is_json,
     items,
+    members_of,
+    template_matches,
 )
+from proxy.core.invocation_loops import Loops
 from proxy.core.invoke_tool import is_repeatable
-from proxy.core.mcp_apps import page_of
+from proxy.core.mcp_apps import declared_page, is_for_pages_only, page_of
+from proxy.core.parameters import invalid_constants
+from proxy.core.relations import required
+from proxy.core.skill_tool import actions
 from proxy.core.steps import Call, Parallel, Steps, calls
 from proxy.core.texts import NAME_LIMIT
 
@@ -64,16 +73,47 @@ class Report:
         return not self.problems and not any(skill.problems for skill in self.skills)
 
 
-def report(catalogue: Catalogue, inventory: Inventory, failed: Mapping[str, str]) -> Report:
-    """Hold `catalogue` against the servers' offers; `failed`: the reason for each server that did not start."""
-    skills = tuple(_skill(catalogue, skill, inventory, failed) for skill in catalogue.skills)
+def report(
+    catalogue: Catalogue,
+    inventory: Inventory,
+    failed: Mapping[str, str],
+    guides: Mapping[str, str] | None = None,
+) -> Report:
+    """Hold `catalogue` against the servers' offers.
+
+    `failed`: the reason for each server that did not start. `guides`: by skill, the text of its guide where the skill
+    itself does not have it.
+    """
+    loops = Loops(catalogue)
+    texts = guides or {}
+    skills = tuple(
+        _with_loops(_skill(catalogue, skill, inventory, failed, texts.get(skill.id, "")), loops)
+        for skill in catalogue.skills
+    )
     start = _Acting(inventory, catalogue)
     start.check_steps(catalogue.on_start)
-    problems = (*start.problems, *_problems(catalogue, inventory, failed))
+    problems = (
+        *start.problems,
+        *loops.start_problems(catalogue.on_start),
+        *_problems(catalogue, inventory, failed),
+    )
     return Report(skills, problems, (*start.notes, *_notes(catalogue, inventory, skills)))
 
 
-def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str]) -> SkillReport:
+def _stands_in(text: str, name: str) -> bool:
+    """Whether a name stands in a text, and not as a part of another."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _with_loops(found: SkillReport, loops: Loops) -> SkillReport:
+    """The report of a skill with what is to be said of its invoking itself."""
+    problems, notes = loops.problems(found.skill), loops.notes(found.skill)
+    return replace(found, problems=(*found.problems, *problems), notes=(*found.notes, *notes))
+
+
+def _skill(
+    catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Mapping[str, str], guide: str
+) -> SkillReport:
     view = decide(catalogue, (skill.id,), inventory)
     problems = [f"server {server} failed" for server in catalogue.needed_by([skill.id]) if server in failed]
     for server in skill.servers:
@@ -88,15 +128,67 @@ def _skill(catalogue: Catalogue, skill: Skill, inventory: Inventory, failed: Map
     acting = _Acting(inventory, catalogue)
     acting.check(skill)
     problems += acting.problems
+    problems += _pages(view)
     nothing = not (view.tools or view.resources or view.templates or view.skills or view.prompts)
     if catalogue.servers_of([skill.id]) and nothing and not problems:
         problems.append("it grants nothing: its servers offer nothing that it lists")
     if not skill.servers and not acts(skill) and skill.usage is not None and not skill.usage.strip():
         problems.append("it grants nothing and has no usage guide")
     resources = len(view.resources) + len(view.templates) + len(view.skills)
-    return SkillReport(
-        skill, tuple(view.tools.values()), resources, len(view.prompts), tuple(problems), tuple(acting.notes)
-    )
+    notes = (*acting.notes, *_page_notes(view, inventory), *_bare_names(catalogue, skill, inventory, guide))
+    return SkillReport(skill, tuple(view.tools.values()), resources, len(view.prompts), tuple(problems), notes)
+
+
+def _pages(view: View) -> Iterator[str]:
+    """Pages of granted tools that the skill does not grant: only those that are not `ui://` are not granted with it."""
+    for route in view.tools.values():
+        page = declared_page(route.definition)
+        if page is not None and not (view.page_owner(page) or view.lister_of(page) or view.template_of(page)):
+            yield (
+                f"tool {route.exposed} is shown with the page {page}, which the skill does not grant: it is no ui:// "
+                f"URI, so that resource_list of server {route.server} has to name it"
+            )
+
+
+def _page_notes(view: View, inventory: Inventory) -> Iterator[str]:
+    """Pages that their server does not list, and tools for a page alone that go without it."""
+    for route in view.tools.values():
+        offer = inventory[route.server]
+        if (page := page_of(route.definition)) is None:
+            continue
+        listed = any(entry["uri"] == page for entry in offer.resources)
+        if not listed and not any(template_matches(entry["uriTemplate"], page) for entry in offer.templates):
+            yield f"tool {route.exposed} is shown with the page {page}, which server {route.server} does not list"
+        for tool in offer.tools:
+            if is_for_pages_only(tool) and view.tool_of(route.server, tool["name"]) is None:
+                yield (
+                    f"tool {route.exposed} is shown with a page, and the skill does not grant {tool['name']}, a tool "
+                    "of that server for its pages alone"
+                )
+
+
+def _bare_names(catalogue: Catalogue, skill: Skill, inventory: Inventory, guide: str) -> Iterator[str]:
+    """Tools that the guide names otherwise than clients see them: a model would call what the guide says."""
+    text = guide if skill.usage is None else skill.usage
+    view = decide(catalogue, (*required(catalogue, skill.id), skill.id), inventory)
+    written: dict[str, list[tuple[str, str]]] = {}
+    arguments: set[str] = set(catalogue.by_id)
+    for server in catalogue.servers_of([skill.id]):
+        for tool in inventory.get(server, Offer()).tools:
+            name = tool["name"]
+            arguments.update(members_of(members_of(tool.get("inputSchema")).get("properties")))
+            qualified = (f"{server}{mark}{name}" for mark in "/.:")
+            for spelling in (name, *qualified, f"mcp__{server}__{name}"):
+                written.setdefault(spelling, []).append((server, name))
+    known = {spelling for spelling in written if spelling not in view.tools}
+    for named in names_in(text, known, {*arguments, *actions(catalogue)}).values():
+        places = written[named.name]
+        shown = [route.exposed for place in places if (route := view.tool_of(*place)) is not None]
+        if shown and not any(_stands_in(text, name) for name in shown):
+            yield f"its guide, line {named.line}, names {named.name}: clients see that tool as {' and '.join(shown)}"
+        elif not shown and is_unmistakable(named.name):
+            server = places[0][0]
+            yield f"its guide, line {named.line}, names {named.name} of server {server}, which the skill does not grant"
 
 
 def unmatched(skill: Skill, server: str, offer: Offer) -> list[str]:
@@ -210,9 +302,11 @@ class _Acting:
                 where = f"bind {server}/{tool}"
                 if (schema := self._schema_of(server, tool, where)) is None:
                     continue
-                for name in arguments:
-                    if name not in schema["properties"]:
-                        self.problems.append(f"{where}: {_no_argument(name, schema)}")
+                if _tells_all(schema):
+                    unknown = (name for name in arguments if name not in schema["properties"])
+                    self.problems += [f"{where}: {_no_argument(name, schema)}" for name in unknown]
+                    schema = _without(schema, "additionalProperties")
+                self._check_constants(where, arguments, schema, partial=True)
 
     def check_steps(self, steps: Steps) -> None:
         """Hold what a list of steps calls against the offers."""
@@ -230,6 +324,10 @@ class _Acting:
             )
 
     def _check_arguments(self, call: Call, schema: Json) -> None:
+        where = f"{call.place}: {call.target}"
+        if not _tells_all(schema):
+            self._check_constants(where, call.arguments, schema)
+            return
         others = schema.get("additionalProperties")
         for name in call.arguments:
             if name not in schema["properties"] and others in {None, False}:
@@ -238,9 +336,17 @@ class _Acting:
         for name in items(schema.get("required")):
             if name not in call.arguments:
                 self.problems.append(f"{call.place}: {call.target} needs the argument {name}")
+        self._check_constants(where, call.arguments, _without(schema, "required", "additionalProperties"))
+
+    def _check_constants(
+        self, where: str, arguments: Mapping[str, Any], schema: Json, *, partial: bool = False
+    ) -> None:
+        """Name what is wrong whatever the expressions among the arguments come to."""
+        faults = invalid_constants(schema, {**arguments}, holds_expressions, partial=partial)
+        self.problems += [f"{where}: {fault}" for fault in faults]
 
     def _schema_of(self, server: str, tool: str, where: str) -> Json | None:
-        """The schema of what a tool takes, where its properties tell it all; a tool that is not offered is named."""
+        """The schema of what a tool takes, None where it has none; a tool that is not offered is named."""
         if server not in self._inventory:
             return None
         offer = self._inventory[server]
@@ -249,9 +355,16 @@ class _Acting:
             self.problems.append(f"{where}: {_unmatched(f'server {server}', tool, 'tool', _tools(offer))}")
             return None
         schema = definition.get("inputSchema")
-        if not is_json(schema) or not is_json(schema.get("properties")) or not _ELSEWHERE.isdisjoint(schema):
-            return None
-        return schema
+        return schema if is_json(schema) else None
+
+
+def _tells_all(schema: Json) -> bool:
+    """Whether the properties of a schema tell all arguments that there are."""
+    return is_json(schema.get("properties")) and _ELSEWHERE.isdisjoint(schema)
+
+
+def _without(schema: Json, *keys: str) -> Json:
+    return {key: value for key, value in schema.items() if key not in keys}
 
 
 def _no_argument(name: str, schema: Json) -> str:

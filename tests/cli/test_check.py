@@ -353,6 +353,28 @@ def test_what_a_trusted_folder_s_skill_grants_is_held_against_the_servers(tmp_pa
     assert "skill tools: 1 tool\n  grants r: echo\n  + r__echo\n" in done.stdout
 
 
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_guide_that_names_a_tool_by_its_own_name_is_worth_knowing(tmp_path: Path, record: Record, in_folder: bool):
+    """Wherever the guide stands; it may well be right, so that the exit code stays 0."""
+    named = {} if in_folder else {"s": {"desc": "D", "usage": "Call `echo`.", "tool_list": {"r": ["echo"]}}}
+    config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, named)
+    if in_folder:
+        put(tmp_path / "lib/s", "tool_list: {r: [echo]}\n", guide="Call `echo`.")
+        config.write_text(f"{config.read_text()}skill_paths: [{{path: lib, trusted: true}}]\n")
+    done = check(config)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  skill s: its guide, line 1, names echo: clients see that tool as r__echo\n" in done.stdout
+
+
+def test_a_constant_that_does_not_fit_and_steps_without_end_are_problems(tmp_path: Path, record: Record):
+    steps = [{"tool": "r/wait", "arguments": {"file": 5}}, {"skill": "s"}]
+    config = write_config(tmp_path / "c.yaml", {"r": record.entry()}, {"s": {**skill(r=["wait"]), "steps": steps}})
+    done = check(config)
+    assert done.returncode == 1
+    assert "  ! steps[0]: r/wait: file: 5 is not of type 'string'\n" in done.stdout
+    assert "  ! steps[1]: it invokes itself for ever: s -> s\n" in done.stdout
+
+
 def test_pins_in_memory_alone_are_told(tmp_path: Path):
     """Where inventories are not kept, a definition can change from one run to the next."""
     for settings, there in (({"keep_inventories": False}, True), ({"definitions": "ignore"}, False), ({}, False)):

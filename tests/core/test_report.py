@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from proxy.core.catalogue import EVERYTHING, Allow, Catalogue, Skill
+from proxy.core.expressions import holds_expressions
 from proxy.core.inventory import Inventory, Offer
 from proxy.core.names import Naming
+from proxy.core.parameters import invalid_constants
 from proxy.core.report import SkillReport, deeds, grants, report
 from proxy.core.steps import Call, Parallel, Workflow
 
@@ -286,7 +288,7 @@ def held(one: Skill) -> tuple[tuple[str, ...], tuple[str, ...]]:
         (call("fnd", "query"), "steps[0]: server gh offers no tool fnd; the nearest is find"),
         (Parallel("steps[0]", (call("fnd"),)), "steps[0]: server gh offers no tool fnd; the nearest is find"),
         (call("find", "limit"), "steps[0]: gh/find needs the argument query"),
-        (call("either", "other"), None),
+        (call("either", "other"), "steps[0]: gh/either: query: is required"),
         (call("close", "query", "limt"), "steps[0]: gh/close: there is no argument limt; the nearest is limit"),
         (call("close", "query", "zzz"), "steps[0]: gh/close: there is no argument zzz"),
         (call("open", "query", "limt"), None),
@@ -396,3 +398,238 @@ def test_what_a_skill_does_is_told_in_lines():
     assert tuple(deeds(acting(internal={}))) == ()
     bare = replace(one, workflow=Workflow((call("any"),), {"type": "object"}))
     assert "invoked with nothing calls gh/any" in tuple(deeds(bare))
+
+
+TRACKER: Inventory = {
+    "tracker": Offer.of(
+        tools=[
+            {
+                "name": "search",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "q": {"type": "string"},
+                        "state": {"enum": ["open", "closed"]},
+                        "page": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+                    },
+                    "required": ["q"],
+                },
+            },
+            {
+                "name": "list_labels",
+                "inputSchema": {"allOf": [{"properties": {"n": {"type": "integer"}}, "required": ["n"]}]},
+            },
+            {"name": "delete_issue", "inputSchema": {"type": "object"}},
+            {"name": "broken", "inputSchema": {"type": 5}},
+        ]
+    )
+}
+
+
+def of_tracker(usage: str | None, *tools: str, guide: str = "") -> SkillReport:
+    one = replace(skill({"tracker": Allow.of(tools)}), usage=usage)
+    named = Catalogue(("tracker",), Naming({"tracker": "tracker"}), (one,))
+    return report(named, TRACKER, {}, {"s": guide}).skills[0]
+
+
+SEARCH_NOTE = "names search: clients see that tool as tracker__search"
+
+
+@pytest.mark.parametrize(
+    ("guide", "line"),
+    [
+        ("Call `search` first.", 1),
+        ("First.\n\n- ``search`` finds issues", 3),
+        ("Then search(q='x') finds it.", 1),
+        ('```\nSKILL_CALL({"tool": "search"})\n```', 2),
+        ("Use `search(q)`.", 1),
+    ],
+)
+def test_a_guide_that_names_a_tool_as_its_server_does_is_told_how_clients_see_it(guide: str, line: int):
+    """In code and in calls, with the line; also where the guide stands in a folder's file."""
+    told = (f"its guide, line {line}, {SEARCH_NOTE}",)
+    assert of_tracker(guide, "search").notes == told
+    assert of_tracker(None, "search", guide=guide).notes == told
+    assert of_tracker(guide, "search").problems == ()
+
+
+@pytest.mark.parametrize("spelling", ["tracker/search", "tracker.search", "tracker:search", "mcp__tracker__search"])
+def test_a_guide_may_name_the_server_too(spelling: str):
+    (note,) = of_tracker(f"Call `{spelling}`.", "search").notes
+    assert note == f"its guide, line 1, names {spelling}: clients see that tool as tracker__search"
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [
+        "Search before you write: a search is cheap, and (re)search too.",
+        "Call tracker__search first, then `search` again.",
+        "See docs/search and ./search(1), `search the web`, --search, $search, search(s).",
+        "The `q` of `tracker__search` is plain text.",
+        "Give `delete-issue` or broken things no thought.",
+        "",
+    ],
+)
+def test_words_that_are_no_names_are_not_taken_for_tools(guide: str):
+    assert of_tracker(guide, "search", "broken").notes == ()
+
+
+def test_what_is_spelled_like_no_word_is_a_name_everywhere():
+    """Also where the skill does not grant that tool."""
+    assert of_tracker("Never delete_issue without list_labels.", "list_labels").notes == (
+        "its guide, line 1, names delete_issue of server tracker, which the skill does not grant",
+        "its guide, line 1, names list_labels: clients see that tool as tracker__list_labels",
+    )
+    assert of_tracker("Read docs/list_labels.md, set list_labels=1, --list_labels.", "list_labels").notes == ()
+
+
+def test_the_name_of_an_argument_is_a_tool_only_where_it_is_called():
+    offer = Offer.of(
+        tools=[{"name": "query", "inputSchema": {"properties": {"query": {}}}}, {"name": "read", "inputSchema": {}}]
+    )
+    one = skill({"db": EVERYTHING}, usage="Give `query`; `read` of SKILL shows this. ")
+    named = Catalogue(("db",), Naming({"db": "db"}), (one,))
+    assert report(named, {"db": offer}, {}).skills[0].notes == ()
+    called = replace(named, skills=(replace(one, usage="Run query(sql)."),))
+    assert report(called, {"db": offer}, {}).skills[0].notes == (
+        "its guide, line 1, names query: clients see that tool as db__query",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"q": 5}, "q: 5 is not of type 'string'"),
+        ({"q": "x", "state": "opn"}, "state: 'opn' is not one of ['open', 'closed']"),
+        ({"q": "{{ params.q }}", "state": "opn"}, "state: 'opn' is not one of ['open', 'closed']"),
+        ({"q": "x", "page": {"m": "{{ params.q }}"}}, "page.n: is required"),
+        ({"q": "x", "page": ["{{ params.q }}"]}, "page: it is not of type 'object'"),
+        ({"q": "{{ params.q }}", "state": "{{ params.n }}"}, None),
+        ({"q": "x", "page": {"n": "{{ params.n }}"}}, None),
+        ({"q": "x", "page": "{{ params.n }}"}, None),
+        ({"q": "x"}, None),
+    ],
+)
+def test_constant_arguments_are_held_against_the_schema(arguments: dict[str, Any], problem: str | None):
+    """Those of steps, of hooks and of bindings; what holds an expression is not known yet."""
+    step = Call("steps[0]", "s", "tracker", "search", arguments=arguments)
+    allowed = {"tracker": Allow.of(["search"])}
+    steps = Workflow((step,), {"type": "object", "properties": {"q": {}, "n": {}}})
+    hooked = Skill("h", "", "", "U", tools=allowed, on_activate=(replace(step, place="on_activate[0]"),))
+    bound = Skill("b", "", "", "U", tools=allowed, bind={"tracker": {"search": arguments}})
+    skills = (Skill("w", "", "", "U", tools=allowed, workflow=steps), hooked, bound)
+    found = report(Catalogue(("tracker",), Naming({"tracker": "t"}), skills), TRACKER, {}).skills
+    places = ("steps[0]: tracker/search", "on_activate[0]: tracker/search", "bind tracker/search")
+    expected = [(f"{place}: {problem}",) if problem else () for place in places]
+    assert [one.problems for one in found] == expected
+
+
+def test_constants_are_held_against_schemas_that_say_it_elsewhere():
+    """A binding may leave out what is required; a schema that is none says nothing."""
+    allowed = {"tracker": EVERYTHING}
+    calls = tuple(
+        Call(f"steps[{place}]", "s", "tracker", tool, arguments=arguments)
+        for place, (tool, arguments) in enumerate(
+            [("list_labels", {"n": "x"}), ("list_labels", {}), ("broken", {"n": 1}), ("list_labels", {"n": "{{ 1 }}"})]
+        )
+    )
+    bound = {"tracker": {"list_labels": {"other": 1}}}
+    one = Skill("s", "", "", "U", tools=allowed, workflow=Workflow(calls, {}), bind=bound)
+    found = report(Catalogue(("tracker",), Naming({"tracker": "t"}), (one,)), TRACKER, {}).skills[0]
+    assert found.problems == (
+        "steps[0]: tracker/list_labels: n: 'x' is not of type 'integer'",
+        "steps[1]: tracker/list_labels: n: is required",
+    )
+
+
+def test_a_constant_that_is_nested_too_deeply_is_not_judged():
+    deep: Any = "{{ 1 }}"
+    for _ in range(5_000):
+        deep = [deep]
+    assert invalid_constants({"properties": {"a": {"items": {"type": "string"}}}}, {"a": deep}, holds_expressions) == []
+
+
+def invoking(id_: str, *steps: Call | Parallel, **more: Any) -> Skill:
+    return Skill(id_, id_, "", "U", workflow=Workflow(steps, {"properties": {"n": {}}}), **more)
+
+
+def to(skill: str, place: str = "steps[0]", **more: Any) -> Call:
+    return Call(place, "", skill=skill, **more)
+
+
+def loops(*skills: Skill, on_start: tuple[Call, ...] = ()) -> tuple[list[str], list[str]]:
+    found = report(replace(catalogue(*skills), on_start=on_start), {}, {})
+    problems = [f"{one.skill.id}: {problem}" for one in found.skills for problem in one.problems]
+    return [*problems, *found.problems], [*found.notes]
+
+
+def test_a_skill_that_invokes_itself_for_ever_is_a_problem():
+    """Directly, through others, side by side, and for each of a list that is not empty."""
+    assert loops(invoking("a", to("a")))[0] == ["a: steps[0]: it invokes itself for ever: a -> a"]
+    inside = Parallel("steps[0]", (to("c", "steps[0].parallel[0]"),))
+    problems, notes = loops(invoking("a", to("b")), invoking("b", inside), invoking("c", to("a", for_each=[1])))
+    assert problems == [
+        "a: steps[0]: it invokes itself for ever: a -> b -> c -> a",
+        "b: steps[0].parallel[0]: it invokes itself for ever: b -> c -> a -> b",
+        "c: steps[0]: it invokes itself for ever: c -> a -> b -> c",
+    ]
+    assert notes == []
+    assert loops(invoking("a", to("a", when="{{ 1 == 1 }}")))[0]
+
+
+def test_hooks_and_the_start_that_come_to_such_a_skill_are_problems():
+    hooked = Skill("h", "", "", "U", on_activate=(to("b", "on_activate[0]"),), on_offload=(to("x", "on_offload[0]"),))
+    chain = invoking("b", to("a"), to("x"))
+    start = (to("a", "on_scope_start[0]"), to("x", "on_scope_start[1]"))
+    problems, _ = loops(hooked, chain, invoking("a", to("a")), invoking("x"), on_start=start)
+    assert problems == [
+        "h: on_activate[0]: it invokes skill b, which never ends: skill a invokes itself",
+        "a: steps[0]: it invokes itself for ever: a -> a",
+        "on_scope_start[0]: it invokes skill a, which never ends: skill a invokes itself",
+    ]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        to("a", when="{{ params.n }}"),
+        to("a", for_each="{{ params.n }}"),
+        Parallel("steps[0]", (to("a"),), when="{{ params.n }}"),
+    ],
+)
+def test_a_skill_that_may_invoke_itself_is_worth_knowing(step: Call | Parallel):
+    problems, notes = loops(invoking("a", step))
+    assert problems == []
+    assert notes == ["skill a: steps[0]: it may invoke itself, as a condition decides: a -> a"]
+
+
+@pytest.mark.parametrize("more", [{"when": False}, {"when": "{{ false }}"}, {"for_each": []}, {"skill": "gone"}])
+def test_what_is_never_invoked_makes_no_loop(more: dict[str, Any]):
+    assert loops(invoking("a", replace(to("a"), **more), to("b")), invoking("b", to("c")), invoking("c"))[1] == []
+    assert loops(invoking("a", replace(to("a"), **more)))[0] == []
+
+
+def test_pages_of_tools_that_nobody_can_read_are_named():
+    """A `ui://` page is granted with its tool; of another scheme it has to be listed."""
+    ui = {
+        "name": "chart",
+        "_meta": {"ui": {"resourceUri": "ui://x/chart"}},
+    }
+    plain = {"name": "form", "_meta": {"ui/resourceUri": "page://form"}}
+    poll = {"name": "poll", "_meta": {"ui": {"visibility": ["app"]}}}
+    offer = Offer.of(tools=[ui, plain, poll], resources=[{"uri": "page://form", "name": "f"}])
+
+    def found(one: Skill, offer: Offer = offer) -> SkillReport:
+        return report(Catalogue(("x",), Naming({"x": "x"}), (one,)), {"x": offer}, {}).skills[0]
+
+    some = found(skill({"x": Allow.of(["chart", "form"])}))
+    (problem,) = some.problems
+    assert problem.startswith("tool x__form is shown with the page page://form, which the skill does not grant: ")
+    unlisted, for_page = some.notes
+    assert unlisted == "tool x__chart is shown with the page ui://x/chart, which server x does not list"
+    assert for_page.startswith("tool x__chart is shown with a page, and the skill does not grant poll, ")
+    templates = replace(offer, templates=({"uriTemplate": "ui://x/{page}"},))
+    assert found(skill({"x": EVERYTHING}), templates).notes == ()
+    assert found(skill({"x": EVERYTHING}), templates).problems == ()
+    listed = skill({"x": Allow.of(["form"])}, resources={"x": Allow.of(["page://*"])})
+    assert found(listed).problems == ()
