@@ -10,7 +10,6 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
@@ -491,14 +490,13 @@ async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotS
     error was refused as such, whatever came before it.
     """
     failure = await way.why(error)
-    if isinstance(error, ExchangeFailed) and error.verdict.outcome != "error":
-        return CannotStart(failure)  # each exchange is one of its own, so the other order has been tried
+    if isinstance(error, ExchangeFailed) and (error.verdict.outcome != "error" or not error.outcome.ending.is_success):
+        return CannotStart(failure)  # each exchange is one of its own, so what comes next in the order has been tried
     if closed(error):
         if way.child is None:
             return _OtherOrder(failure, f"it breaks the connection off on {order[0]}")
         return CannotStart(failure) if way.child.unheard else _OtherOrder(failure, f"it ends on {order[0]}")
-    refused = way.http is not None and (way.http.status or 0) >= HTTPStatus.BAD_REQUEST
-    if order == PROBE_FIRST and not refused and error.code != UNSUPPORTED_PROTOCOL_VERSION:
+    if order == PROBE_FIRST and error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return _OtherOrder(failure, "it refuses initialize after server/discover")
     return CannotStart(failure)
 

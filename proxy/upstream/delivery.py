@@ -28,12 +28,11 @@ delivery: ContextVar[Delivery | None] = ContextVar("delivery", default=None)
 
 
 class HttpClient(httpx2.AsyncClient):
-    """The client for one server; `status` is that of the newest answer to a POST, `bounds` hold for every answer."""
+    """The client for one server; `bounds` hold for every answer."""
 
     def __init__(self, bounds: Bounds, **options: Any) -> None:  # noqa: ANN401 - the base's
         super().__init__(**options)
         self.bounds = bounds
-        self.status: int | None = None
 
     async def send(
         self,
@@ -45,8 +44,6 @@ class HttpClient(httpx2.AsyncClient):
         """Send as the base class does; the answer is read within the bounds."""
         response = self.bounds.response(await super().send(request, stream=True, **options))
         _keep_alive(response)
-        if request.method == "POST":
-            self.status = response.status_code
         if not stream:
             try:
                 await response.aread()

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -108,14 +107,13 @@ class Transport:
             return await self.child.last_words()
         if isinstance(error.data, PostFailed):
             return Failure(error.data.reason)
-        status = self.http.status if self.http is not None else None
         if isinstance(error, NoAgreement):
             return Failure(error.message, error.detail)
         if isinstance(error, ExchangeFailed) and error.verdict.outcome != "error":
             return _no_result(error)
         said = f"it said: {one_line(error.message)}" if error.message else ""
-        if status is not None and status >= HTTPStatus.BAD_REQUEST:
-            return Failure(answered(status), said)
+        if isinstance(error, ExchangeFailed) and not error.outcome.ending.is_success:
+            return Failure(answered(error.outcome.ending.status), said)
         if (why := no_response(error)) is not None:
             return Failure(why)
         if closed(error):
