@@ -1,6 +1,7 @@
 """An HTTP client for one server: what it answers is read within bounds, and a dead connection is noticed."""
 
 import socket
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import httpx2
 
 from proxy.upstream.bounds import Bounds
 
+MAX_REDIRECTS: Final = 5
 _TIMES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds of silence until the first question and between two, and how many stay unanswered, as systems name them."""
 KEEP_ALIVE: Final = [
@@ -50,6 +52,38 @@ class HttpClient(httpx2.AsyncClient):
             finally:
                 await response.aclose()
         return response
+
+    async def open(
+        self, method: str, url: httpx2.URL | str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> httpx2.Response:
+        """Send, and follow redirects that keep the method and lead to the same origin; the answer is to be closed.
+
+        Raises:
+            httpx2.TransportError: there is no answer.
+        """
+        followed = 0
+        while True:
+            request = self.build_request(method, url, headers=headers, content=content)
+            response = await self.send(request, stream=True, follow_redirects=False)
+            following = response.next_request
+            if following is None or followed == MAX_REDIRECTS or not _may_follow(request, following):
+                return response
+            await response.aclose()
+            url, followed = following.url, followed + 1
+
+
+def same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether two URLs are of one origin (RFC 6454)."""
+    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+
+
+def _may_follow(sent: httpx2.Request, following: httpx2.Request) -> bool:
+    """Whether a redirect keeps the method and leads to the same origin, without credentials of its own."""
+    return (
+        sent.method == following.method
+        and same_origin(sent.url, following.url)
+        and following.url.userinfo in (b"", sent.url.userinfo)
+    )
 
 
 def _keep_alive(response: httpx2.Response) -> None:

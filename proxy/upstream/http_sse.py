@@ -27,7 +27,7 @@ from mcp_types import (
 
 from proxy.core.exchange import UNKNOWN_SESSION_STATUSES
 from proxy.upstream.bounds import BadAnswer
-from proxy.upstream.delivery import HttpClient
+from proxy.upstream.delivery import HttpClient, same_origin
 from proxy.upstream.greeting import answered
 from proxy.wire.codec import dumps
 from proxy.wire.messages import message_of, messages_in
@@ -36,7 +36,6 @@ log = structlog.stdlib.get_logger("proxy.upstream")
 
 _GET_HEADERS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 _POST_HEADERS: Final = {"Content-Type": "application/json"}
-MOST_REDIRECTS: Final = 5
 ENDPOINT_WAIT_S: Final = 10.0
 """Seconds for the `endpoint` event, once the event stream is open."""
 ORDER_WAIT_S: Final = 1.0
@@ -84,7 +83,7 @@ async def sse_streams(client: HttpClient, url: str) -> AsyncGenerator[Streams]:
     """
     write_in, read_out = anyio.create_memory_object_stream[SessionMessage | Exception]()
     write_out, read_in = anyio.create_memory_object_stream[SessionMessage]()
-    response = await _send(client, client.build_request("GET", url, headers=_GET_HEADERS))
+    response = await client.open("GET", url, _GET_HEADERS)
     try:
         _check_stream(response)
         async with write_in, read_out, write_out, read_in, anyio.create_task_group() as tasks:
@@ -166,7 +165,7 @@ class _Posts:
     """The messages to the server, each in a POST of its own, side by side; `answer` takes the errors of failed ones."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, tasks: TaskGroup, answer: Callable[[SessionMessage], Awaitable[None]]
+        self, client: HttpClient, tasks: TaskGroup, answer: Callable[[SessionMessage], Awaitable[None]]
     ) -> None:
         self._client = client
         self._tasks = tasks
@@ -224,8 +223,7 @@ class _Posts:
         request_id = message.id if isinstance(message, JSONRPCRequest) else None
         try:
             content = dumps(message.model_dump(by_alias=True, exclude_unset=True))
-            request = self._client.build_request("POST", endpoint, content=content, headers=_POST_HEADERS)
-            response = await _send(self._client, request)
+            response = await self._client.open("POST", endpoint, _POST_HEADERS, content)
         except httpx2.TransportError as error:
             refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             failed = (
@@ -286,19 +284,6 @@ def _check_stream(response: httpx2.Response) -> None:
         raise NoEndpoint("its answer is not an event stream: the server may be one of `type: http`")
 
 
-async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-    """Send, following redirects to the same origin that keep the method."""
-    for _ in range(MOST_REDIRECTS):
-        response = await client.send(request, stream=True, follow_redirects=False)
-        following = response.next_request
-        if following is None or following.method != request.method or not _same_origin(request.url, following.url):
-            return response
-        await response.aclose()
-        await following.aread()  # the client sends no body on that it has not read
-        request = following
-    raise httpx2.TooManyRedirects("too many redirects", request=request)
-
-
 def _endpoint(url: httpx2.URL, data: str) -> httpx2.URL:
     """Where messages are posted; credentials are those of `url`, whatever the server names.
 
@@ -312,7 +297,7 @@ def _endpoint(url: httpx2.URL, data: str) -> httpx2.URL:
         raise refusal from None
     if not data.strip() or endpoint.scheme not in ("http", "https") or not endpoint.host:
         raise refusal
-    if not _same_origin(url, endpoint):
+    if not same_origin(url, endpoint):
         origin = f"{endpoint.scheme}://{endpoint.netloc.decode('ascii', 'replace')}"
         raise NoEndpoint("its `endpoint` event names an address at another origin", f"it said: {origin}")
     return endpoint.copy_with(userinfo=url.userinfo, fragment=None)
@@ -326,7 +311,3 @@ def _check_same(before: httpx2.URL | None, named: httpx2.URL) -> None:
     """
     if before is not None and named != before:
         raise NoEndpoint("it named a second address for its messages")
-
-
-def _same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
-    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

@@ -47,11 +47,11 @@ from proxy.upstream.delivery import HttpClient, delivery
 from proxy.upstream.events import EventStream
 from proxy.upstream.greeting import answered
 from proxy.wire.codec import dumps, loads, result_line
-from proxy.wire.dispatcher import CLOSED, MAX_REQUESTS_IN_WORK, TOO_MANY
+from proxy.wire.dispatcher import CLOSED, MAX_BATCH_MESSAGES, MAX_REQUESTS_IN_WORK, TOO_MANY
+from proxy.wire.ids import id_of, with_integer_ids
 
 log = structlog.stdlib.get_logger("proxy.upstream")
 
-MAX_REDIRECTS: Final = 5
 TELL_WAIT_S: Final = 1.5
 """Seconds for the server to take a message that it answers nothing to, before whatever comes after it goes out."""
 LONG_STREAM_S: Final = 10.0
@@ -143,7 +143,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         self.over = anyio.Event()
         self.fault = ""
         self._client = client
-        self._url = httpx2.URL(url)
+        self._url = url
         self._ids = itertools.count(1)
         self._session_id: str | None = None
         self._version: str | None = None
@@ -282,24 +282,13 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             log.debug("server.message_not_sent", reason=type(error).__name__)
 
     async def _open(self, method: str, headers: Mapping[str, str], content: bytes | None = None) -> httpx2.Response:
-        """Send, and follow redirects that keep the method and lead to the same origin.
-
-        Raises:
-            httpx2.TransportError: there is no answer.
-        """
-        url, followed, sent = self._url, 0, dict(headers)
+        """Send with the headers of the session and the revision; as `HttpClient.open`."""
+        sent = dict(headers)
         if self._session_id is not None and self._version not in MODERN_PROTOCOL_VERSIONS:
             sent[_SESSION_HEADER] = self._session_id
         if self._version is not None:
             sent.setdefault(MCP_PROTOCOL_VERSION_HEADER, self._version)
-        while True:
-            request = self._client.build_request(method, url, headers=sent, content=content)
-            response = await self._client.send(request, stream=True)
-            following = response.next_request
-            if following is None or followed == MAX_REDIRECTS or not _may_follow(request, following):
-                return response
-            await response.aclose()
-            url, followed = following.url, followed + 1
+        return await self._client.open(method, self._url, sent, content)
 
     # --- one exchange
 
@@ -403,11 +392,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             asked.noise = True
             return None
         found: Outcome | None = None
-        for message in cast("list[Any]", said) if isinstance(said, list) else [said]:
+        for message in cast("list[Any]", said)[:MAX_BATCH_MESSAGES] if isinstance(said, list) else [said]:
             if not is_json(message) or message.get("jsonrpc") != "2.0":
                 asked.noise = True
             elif "method" in message:
-                await self._take(message)
+                await self._take(with_integer_ids(cast("dict[str, Any]", message)))
             elif asked.request_id is not None and kind != "stream":
                 found = found or self._response(asked, message, kind, status)
         return found
@@ -519,12 +508,9 @@ def _error_of(error: object) -> ErrorData | None:
 
 
 def _is_id(said: object, sent: RequestId | None) -> bool:
-    """Whether a server means the id that was sent: some write 1 as `1.0`, others as text."""
-    if isinstance(said, float) and said.is_integer():
-        said = int(said)
-    if isinstance(said, bool) or not isinstance(said, str | int) or sent is None:
-        return False
-    return coerce_request_id(said) == coerce_request_id(sent)
+    """Whether a server means the id that was sent: some write 1 as text."""
+    meant = id_of(said)
+    return meant is not None and sent is not None and coerce_request_id(meant) == coerce_request_id(sent)
 
 
 def _arrival(error: Exception) -> Arrival:
@@ -542,13 +528,3 @@ def _retry_after(response: httpx2.Response) -> float:
     if not (seconds.isascii() and seconds.isdigit()):
         return 0.0
     return min(float(seconds), MAX_ASKED_PAUSE_S)
-
-
-def _may_follow(sent: httpx2.Request, following: httpx2.Request) -> bool:
-    """Whether a redirect keeps the method and leads to the same origin, without credentials of its own."""
-    one, other = sent.url, following.url
-    return (
-        sent.method == following.method
-        and (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
-        and other.userinfo in (b"", one.userinfo)
-    )
