@@ -47,11 +47,12 @@ from proxy.gateway.running import Runner
 from proxy.gateway.skills import Skills
 from proxy.gateway.subscriptions import Subscriptions
 from proxy.gateway.unmatched_names import UnmatchedNames
-from proxy.ports import Remembered, ScopeStore, SkillSearch, Status, Subscriber
+from proxy.ports import Remembered, SkillSearch, Status, Subscriber
 from proxy.store.cache_folder import cache_folder
 from proxy.store.memory import MemoryStore
 from proxy.store.offers import OfferFiles
 from proxy.store.pins import PinFiles
+from proxy.store.trial import TrialStore
 from proxy.upstream.pool import Pool
 from proxy.upstream.spawn import Early
 
@@ -211,18 +212,24 @@ def _standing(status: Status) -> dict[str, Any]:
 
 @asynccontextmanager
 async def running(
-    loaded: Loaded, own: ScopeId | None, early: Early | None = None, masker: Masker | None = None
+    loaded: Loaded,
+    own: ScopeId | None,
+    early: Early | None = None,
+    masker: Masker | None = None,
+    trial: TrialStore | None = None,
 ) -> AsyncGenerator[Running]:
     """A proxy by `loaded`; `own`: the scope of its one client, None where it serves many over HTTP.
 
     `early`: processes that were started ahead. `masker`: the one that logs go through, which learns the secrets of
-    later configurations. On leaving, what skills do at their end has 1.4 s, then all servers end within about 3 s
-    (or twice their longest `stop_timeout` and 1 s), and what is to be remembered is written within one more.
+    later configurations. `trial`: where scopes are kept in place of the state file, which is not touched. On leaving,
+    what skills do at their end has 1.4 s, then all servers end within about 3 s (or twice their longest `stop_timeout`
+    and 1 s), and what is to be remembered is written within one more.
     """
     masker = masker or Masker(loaded.secrets)
     settings, policy = loaded.settings, loaded.policy
     eager = _eager(loaded, loaded.servers)
-    store = _store(settings)
+    store = trial or _store(settings)
+    keeps_pins = _no_scope if trial else store.keeps
     async with store.running(), anyio.create_task_group() as tasks:
         clients = ClientRegistry(tasks)
         unstartable = in_force(loaded, loaded).unstartable
@@ -235,7 +242,7 @@ async def running(
             settings,
             own=own,
             early=early,
-            remembered=_remembered(loaded, masker, store) if settings.keep_inventories else None,
+            remembered=_remembered(loaded, masker, keeps_pins) if settings.keep_inventories else None,
             quotas=quotas,
         )
         gate = Gate(policy, pool, store, settings, eager, quotas)
@@ -328,8 +335,11 @@ async def running(
         tasks.cancel_scope.cancel()
 
 
-def _remembered(loaded: Loaded, masker: Masker, store: ScopeStore) -> Remembered | None:
-    """What is known of servers from earlier runs, in the user's cache folder; None where there is none."""
+def _remembered(loaded: Loaded, masker: Masker, keeps: Callable[[ScopeId], bool]) -> Remembered | None:
+    """What is known of servers from earlier runs, in the user's cache folder; None where there is none.
+
+    `keeps`: whether the pins of a scope are to be kept.
+    """
     try:
         cache = cache_folder()
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -337,7 +347,12 @@ def _remembered(loaded: Loaded, masker: Masker, store: ScopeStore) -> Remembered
         what = f"{error.strerror}: no inventories and pins are kept; set HOME or XDG_CACHE_HOME"
         log.warning("cache.none", reason=what)
         return None
-    return Remembered(OfferFiles(cache, loaded.path, masker), PinFiles(cache, loaded.path, store.keeps))
+    return Remembered(OfferFiles(cache, loaded.path, masker), PinFiles(cache, loaded.path, keeps))
+
+
+def _no_scope(_scope: ScopeId) -> bool:
+    """Of none, as a trial leaves pins as they are."""
+    return False
 
 
 def _search() -> Callable[[], SkillSearch]:

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from proxy import __version__
 from proxy.cli import jsonc
+from proxy.cli.client_view import ClientView
 from proxy.cli.exits import GOOD, LIVE_PROBLEM, REFUSED
 from proxy.cli.sample import arguments_for, chosen, how_to_call
 from proxy.config.load import Loaded
@@ -48,13 +49,16 @@ class CannotTry(Exception):
     """The story cannot go on; the text says why."""
 
 
-def attempt(loaded: Loaded, skill: str | None, call: str | None, arguments: str | None) -> int:
-    """Tell the story of one skill; 0 when every step succeeded, 1 otherwise, 2 when that skill or call cannot be."""
+def attempt(loaded: Loaded, seen: ClientView, skill: str | None, call: str | None, arguments: str | None) -> int:
+    """Tell the story of one skill to the client of `seen`.
+
+    0 when every step succeeded, 1 otherwise, 2 when that skill or call cannot be.
+    """
     console = Console(highlight=False)
     wanted: _Wanted | None = None
     try:
-        wanted = _Wanted(_choose(loaded, skill), call, _parsed(call, arguments))
-        good = anyio.run(partial(_story, console, loaded, wanted))
+        wanted = _Wanted(_choose(loaded, seen, skill), call, _parsed(call, arguments))
+        good = anyio.run(partial(_story, console, loaded, seen, wanted))
     except CannotTry as problem:
         console.print(_shown(str(problem)))
         return LIVE_PROBLEM if wanted else REFUSED
@@ -82,32 +86,29 @@ def _parsed(call: str | None, arguments: str | None) -> Json | None:
     return given
 
 
-def _choose(loaded: Loaded, wanted: str | None) -> str:
-    catalogue = _of_client(loaded)
-    by_id, skills = catalogue.by_id, catalogue.skills
+def _choose(loaded: Loaded, seen: ClientView, wanted: str | None) -> str:
+    by_id, skills = seen.catalogue.by_id, seen.catalogue.skills
+    if wanted is not None and wanted in loaded.catalogue.by_id and wanted not in by_id:
+        raise CannotTry(f"Skill {wanted} is not for {seen.name}; {did_you_mean(wanted, by_id)}")
     if wanted is not None and wanted not in by_id:
         raise CannotTry(f"There is no skill {wanted}; {did_you_mean(wanted, by_id)}")
     if not skills:
-        raise CannotTry(f"There is no skill in {loaded.path} that a client without a name may use.")
+        raise CannotTry(f"There is no skill in {loaded.path} that {seen.name} may use.")
     # One that is not active yet shows more; one that is shows at least its tools. What hooks do is done in earnest.
-    ranked = sorted(skills, key=lambda skill: (skill.hooked, not skill.tools, skill.active or skill.pinned))
+    ranked = sorted(skills, key=lambda skill: (skill.hooked, not skill.tools, skill.id in seen.state.active))
     return ranked[0].id if wanted is None else wanted
 
 
-def _of_client(loaded: Loaded) -> Catalogue:
-    """What there is for a client on stdio, which has no name."""
-    return loaded.policy.of(ScopeId("process"))
-
-
-async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
+async def _story(console: Console, loaded: Loaded, seen: ClientView, wanted: _Wanted) -> bool:
     """Connect to the program itself, in a process of its own, and tell what its client sees; whether all went well.
 
     Raises:
         CannotTry: the story broke off.
     """
+    serve = ["-m", "proxy", "serve", "--config", str(loaded.path.resolve()), "--log-level", "warning"]
     program = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "proxy", "serve", "--config", str(loaded.path.resolve()), "--log-level", "warning"],
+        args=[*serve, *_as_client(seen.scope)],
         env=dict(os.environ),
     )
     me = Implementation(name="mcp-skill-proxy-try", version=__version__)
@@ -121,7 +122,7 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
         ):
             tasks.start_soon(_reread, client, news)
             try:
-                good = await _tell(console, client, loaded, wanted)
+                good = await _tell(console, client, loaded, seen, wanted)
             except CannotTry as met:
                 problem = met  # raised outside, where no task group wraps it
             tasks.cancel_scope.cancel()
@@ -132,21 +133,33 @@ async def _story(console: Console, loaded: Loaded, wanted: _Wanted) -> bool:
     return good
 
 
+def _as_client(scope: ScopeId) -> list[str]:
+    """The options by which a proxy on stdio has the client of `scope`, on a copy of what is remembered of it."""
+    if scope.kind == "process":
+        return []
+    namespace = [f"--namespace={scope.name}"] if scope.kind == "namespace" else []
+    return ["--trial", *namespace, *([] if scope.user is None else [f"--principal={scope.user}"])]
+
+
 async def _reread(client: Client, news: Subscription) -> None:
     """Read the list of tools again whenever it has changed, as clients do for their models."""
     async for _ in news:
         await _tools(client)
 
 
-async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wanted) -> bool:
-    catalogue = _of_client(loaded)
+async def _tell(console: Console, client: Client, loaded: Loaded, seen: ClientView, wanted: _Wanted) -> bool:
+    catalogue = seen.catalogue
     skill = catalogue.by_id[wanted.skill]
     called = f"[bold]{_shown(skill.id)}[/]"
-    console.print(f"A client connects to [bold]{_shown(str(loaded.path))}[/] and lists its tools:")
+    who = "A client" if seen.scope.kind == "process" else _shown(f"The client of {seen.name}")
+    console.print(f"{who} connects to [bold]{_shown(str(loaded.path))}[/] and lists its tools:")
+    if seen.note:
+        console.print(_shown(f"(What is remembered of it cannot be read: {seen.note})"))
     before = await _tools(client)
     _show(console, catalogue, before)
-    if skill.active or skill.pinned:
-        console.print(f"\nSkill {called} is active from the start; it reads its guide, and what it can use:")
+    if skill.id in seen.state.active:
+        since = "already" if seen.remembered else "from the start"
+        console.print(f"\nSkill {called} is active {since}; it reads its guide, and what it can use:")
         await _switch(console, client, "read", skill.id)
     else:
         console.print(f"\nIt activates skill {called}:")
@@ -159,14 +172,24 @@ async def _tell(console: Console, client: Client, loaded: Loaded, wanted: _Wante
     called_well = await _use(console, client, after, brought, wanted, skill, ready=ready)
     if skill.pinned:
         console.print(f"\nSkill {called} is pinned: it cannot be offloaded.")
+    elif _would_end(seen, skill):
+        console.print(
+            f"\nSkill {called} stays active for the client: offloading it here would run its hooks in earnest."
+        )
     else:
         console.print(f"\nIt offloads skill {called}:")
         await _switch(console, client, "offload", skill.id)
         left = await _tools(client)
         console.print(f"\nAnd its list is {'again' if _names(left) == _names(before) else 'now'}:")
         _show(console, catalogue, left)
-    await _estimate(console, client, loaded, before, after, activation)
+    await _estimate(console, client, seen.catalogue, before, after, activation)
     return ready and called_well
+
+
+def _would_end(seen: ClientView, skill: Skill) -> bool:
+    """Whether offloading `skill` runs hooks of skills that stay active for the client after the trial."""
+    ending = {skill.id, *required(seen.catalogue, skill.id)}.intersection(seen.state.active)
+    return seen.remembered and any(seen.catalogue.by_id[one].on_offload for one in ending)
 
 
 async def _tools(client: Client) -> list[Tool]:
@@ -275,7 +298,12 @@ async def _use(
 
 
 async def _estimate(
-    console: Console, client: Client, loaded: Loaded, before: list[Tool], after: list[Tool], activation: CallToolResult
+    console: Console,
+    client: Client,
+    catalogue: Catalogue,
+    before: list[Tool],
+    after: list[Tool],
+    activation: CallToolResult,
 ) -> None:
     """Compare what the lists and the activation cost in the model's context with what the tools of all skills would."""
     missing: set[str] = set()
@@ -286,7 +314,6 @@ async def _estimate(
             missing.add(f"skill {skill}")
         missing.update(f"server {server}" for server in _NOT_READY.findall(_section(result, NOT_READY_HEADING)))
 
-    catalogue = _of_client(loaded)
     async with anyio.create_task_group() as tasks:
         for skill in catalogue.skills:
             if any(catalogue.by_id[one].hooked for one in (skill.id, *required(catalogue, skill.id))):

@@ -1,13 +1,15 @@
 """`check`: hold the configuration against the servers as they are, and print what each skill grants."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
 
 from proxy import logs
+from proxy.cli.client_view import ClientView, shown_tools
 from proxy.cli.exits import GOOD, LIVE_PROBLEM
 from proxy.cli.layout import counted, indented, not_offered, say, short
 from proxy.config.difference import in_force
@@ -30,12 +32,48 @@ PINS_IN_MEMORY: Final = (
 )
 
 
-def check(loaded: Loaded, *, offline: bool) -> int:
-    """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but a SKILL.md or a server is not."""
+def check(loaded: Loaded, client: ClientView | None, *, offline: bool) -> int:
+    """Print the report on `loaded`; 0 when all is good, 1 when the file is sound but a SKILL.md or a server is not.
+
+    `client`: whose skills alone are reported on, and what it sees; None for all skills.
+    """
     masker = Masker(loaded.secrets)
     logs.configure("error", masker)
-    catalogue = loaded.catalogue
-    offered = f"{counted(len(catalogue.servers), 'server')}, {counted(len(catalogue.skills), 'skill')}"
+    catalogue = loaded.catalogue if client is None else client.catalogue
+    _print_head(loaded, catalogue)
+    if client is not None:
+        _print_client(client)
+    wrong = sum(bool(left.problems) for left in loaded.left_out)
+    if offline:
+        _print_offline(loaded, catalogue, wrong)
+        return LIVE_PROBLEM if wrong else GOOD
+    if client is not None and not catalogue.skills:
+        return LIVE_PROBLEM if wrong else GOOD
+    inventory, statuses = anyio.run(partial(_start_all, loaded, catalogue.needed, masker))
+    failed = {key: _why(statuses[key]) for key in catalogue.needed if statuses[key].state != "ready"}
+    found = report(catalogue, inventory, failed, _guides(catalogue))
+    if client is not None:  # what no skill reaches, and the like, is for a check of the whole configuration
+        statuses = {key: statuses[key] for key in catalogue.needed}
+        found = replace(
+            found, notes=tuple(f"skill {one.skill.id}: {note}" for one in found.skills for note in one.notes)
+        )
+    print()
+    for key, status in statuses.items():
+        say(f"server {key}: {_standing(status, inventory.get(key))}")
+        for note in status.notes:
+            say(indented(note))
+    if client is not None:
+        tools = ", ".join(shown_tools(loaded, client, inventory))
+        print()
+        print(indented(f"Tools in its list now: {tools}").lstrip())
+    good = found.good and not wrong
+    _print(found, good=good)
+    return GOOD if good else LIVE_PROBLEM
+
+
+def _print_head(loaded: Loaded, catalogue: Catalogue) -> None:
+    """Print what the configuration has, `catalogue` of it for the clients in question, and what is worth a look."""
+    offered = f"{counted(len(loaded.catalogue.servers), 'server')}, {counted(len(loaded.catalogue.skills), 'skill')}"
     say(f"{short(loaded.path)}: {offered}" + (f", {len(loaded.left_out):,} not offered" if loaded.left_out else ""))
     if catalogue.on_start:
         print(indented(f"before a client's first call: {in_order(catalogue.on_start)}"))
@@ -45,21 +83,6 @@ def check(loaded: Loaded, *, offline: bool) -> int:
         say(f"note: {note}")
     if loaded.left_out:
         print(not_offered(loaded.left_out))
-    wrong = sum(bool(left.problems) for left in loaded.left_out)
-    if offline:
-        _print_offline(loaded, wrong)
-        return LIVE_PROBLEM if wrong else GOOD
-    inventory, statuses = anyio.run(partial(_start_all, loaded, masker))
-    failed = {key: _why(statuses[key]) for key in catalogue.needed if statuses[key].state != "ready"}
-    found = report(catalogue, inventory, failed, _guides(catalogue))
-    print()
-    for key, status in statuses.items():
-        say(f"server {key}: {_standing(status, inventory.get(key))}")
-        for note in status.notes:
-            say(indented(note))
-    good = found.good and not wrong
-    _print(found, good=good)
-    return GOOD if good else LIVE_PROBLEM
 
 
 def _notes(loaded: Loaded) -> Iterator[str]:
@@ -73,9 +96,8 @@ def _notes(loaded: Loaded) -> Iterator[str]:
                 yield f"{short(root / one.id)}: {change}"
 
 
-async def _start_all(loaded: Loaded, masker: Masker) -> tuple[Inventory, dict[str, Status]]:
-    """Start every server that a skill names, side by side; what they offer, and where each stands."""
-    needed = loaded.catalogue.needed
+async def _start_all(loaded: Loaded, needed: Sequence[str], masker: Masker) -> tuple[Inventory, dict[str, Status]]:
+    """Start the servers that are `needed`, side by side; what they offer, and where each of all stands."""
     longest = max((server.start_timeout for server in loaded.servers.values()), default=0.0)
     offered: Inventory = {}
     statuses: dict[str, Status] = {}
@@ -111,11 +133,25 @@ def _standing(status: Status, offer: Offer | None) -> str:
     return "failed" if status.state == "failed" else f"{status.state}, no skill names it"
 
 
-def _print_offline(loaded: Loaded, wrong: int) -> None:
+def _print_client(client: ClientView) -> None:
+    """Print what a client may use, and what is active for it."""
+    print()
+    if not client.catalogue.skills:
+        say(f"{client.name}: it may use no skill, and sees no tool.")
+        return
+    since = "remembered" if client.remembered else "at its start"
+    active = ", ".join(client.state.active) or "none"
+    say(f"{client.name}: it may use {counted(len(client.catalogue.skills), 'skill')}")
+    print(indented(f"active ({since}): {active}"))
+    if client.note:
+        print(indented(f"what is remembered of it cannot be read: {client.note}"))
+
+
+def _print_offline(loaded: Loaded, catalogue: Catalogue, wrong: int) -> None:
     """`wrong`: how many skills in folders cannot be used as they are written."""
     for server, reason in loaded.unstartable.items():
         say(f"note: server {server} cannot be started: {reason}")
-    for skill in loaded.catalogue.skills:
+    for skill in catalogue.skills:
         print()
         say(f"skill {_title(skill)}" + ("" if skill.servers else f": {_without_servers(skill)}"))
         _print_deeds(skill)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 from proxy import __version__
 from proxy.cli.exits import GOOD, INTERRUPTED, REFUSED
 from proxy.cli.light_imports import import_pydantic, import_structlog
-from proxy.core.scope import NAMESPACE, ScopeId
+from proxy.core.masking import Masker
+from proxy.core.scope import NAMESPACE, ScopeId, client_scope
 from proxy.core.server import Server
 from proxy.core.texts import printable
 
 if TYPE_CHECKING:
+    from proxy.cli.client_view import ClientView
     from proxy.config.load import Loaded
 
 LAST_PORT: Final = 65535
@@ -59,7 +61,17 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--namespace", type=_namespace, metavar="NAME", help="with stdio: the scope of the client")
     serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="instead of proxy.log_level")
 
-    check = commands.add_parser("check", parents=[config], help="validate the configuration and try its servers")
+    # For the program that `try` starts, which says what is wrong with them:
+    serve.add_argument("--principal", help=argparse.SUPPRESS)
+    serve.add_argument("--trial", action="store_true", help=argparse.SUPPRESS)
+
+    client = argparse.ArgumentParser(add_help=False)
+    client.add_argument("--namespace", type=_namespace, metavar="NAME", help="as the client in this namespace")
+    client.add_argument("--principal", metavar="NAME", help="as this user of proxy.tokens")
+
+    check = commands.add_parser(
+        "check", parents=[config, client], help="validate the configuration and try its servers"
+    )
     check.add_argument("--offline", action="store_true", help="validate alone, start no server")
 
     init = commands.add_parser(
@@ -86,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
     attempt = commands.add_parser(
         "try",
-        parents=[config],
+        parents=[config, client],
         help="act as a client and show what one sees",
         description="Act as a client and show what one sees: lists of tools, a skill activated, a tool called.\n"
         "For the estimate at the end it starts the servers of all skills.",
@@ -213,14 +225,24 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "check":
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
-        return check(loaded, offline=arguments.offline)
+        named = arguments.namespace is not None or arguments.principal is not None
+        return check(loaded, _client(arguments, loaded) if named else None, offline=arguments.offline)
     if arguments.command == "runs":
         from proxy.cli.runs import runs  # noqa: PLC0415 - as above
 
         return runs(loaded, arguments)
     from proxy.cli.attempt import attempt  # noqa: PLC0415 - as above
 
-    return attempt(loaded, arguments.skill, arguments.call, arguments.arguments)
+    return attempt(loaded, _client(arguments, loaded), arguments.skill, arguments.call, arguments.arguments)
+
+
+def _client(arguments: argparse.Namespace, loaded: "Loaded") -> "ClientView":
+    """The client that `--namespace` and `--principal` name."""
+    from proxy import logs  # noqa: PLC0415 - as above
+    from proxy.cli.client_view import client_view  # noqa: PLC0415 - as above
+
+    logs.configure("error", Masker(loaded.secrets))
+    return client_view(loaded, arguments.namespace, arguments.principal)
 
 
 def _serve(arguments: argparse.Namespace, loaded: "Loaded") -> int:
@@ -230,7 +252,7 @@ def _serve(arguments: argparse.Namespace, loaded: "Loaded") -> int:
         signal.signal(number, _stop)  # until the program can end in order
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _go_on)  # the configuration has just been read
-    own = ScopeId("namespace", arguments.namespace) if arguments.namespace else ScopeId("process")
+    own = client_scope(arguments.namespace, arguments.principal)
     first = None
     if arguments.transport == "stdio":
         from proxy.face.early_answers import EarlyAnswers  # noqa: PLC0415 - for clients on stdio alone

@@ -20,6 +20,7 @@ from anyio.abc import TaskStatus
 
 from proxy import logs
 from proxy.app import Running, running
+from proxy.cli.client_view import remembered
 from proxy.cli.exits import GOOD, REFUSED
 from proxy.cli.hangup import Hangup
 from proxy.config.load import Loaded, Refused
@@ -30,6 +31,7 @@ from proxy.core.texts import printable
 from proxy.face.early_responder import EarlyResponder
 from proxy.face.http import CannotListen, listen, serve_http
 from proxy.face.stdio import serve_stdio
+from proxy.store.trial import TrialStore
 from proxy.upstream.spawn import Early
 from proxy.wire.descriptors import raise_limit
 
@@ -71,7 +73,8 @@ def serve(
             print(f"mcp-skill-proxy: {printable(str(problem))}", file=sys.stderr)
             return REFUSED
         face = partial(_over_http, bound, host)
-    proxy = running(loaded, None if first is None else own, early, masker)
+    trial = TrialStore(loaded.settings.max_scopes, remembered(loaded, own)[0]) if arguments.trial else None
+    proxy = running(loaded, None if first is None else own, early, masker, trial)
     anyio.run(partial(_serve, proxy, Watcher(loaded, os.environ), face))
     return GOOD
 

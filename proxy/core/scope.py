@@ -45,6 +45,13 @@ class ScopeId(NamedTuple):
         return f"{self.kind} {name}".strip() + owner
 
 
+def client_scope(namespace: str | None, principal: str | None) -> ScopeId:
+    """The scope of a client that names a namespace, or as a principal alone, or neither: then it has the process."""
+    if namespace is not None:
+        return ScopeId("namespace", namespace, principal)
+    return ScopeId("process") if principal is None else ScopeId("principal", principal, principal)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What one client of a scope has shown of its handling of changed lists."""

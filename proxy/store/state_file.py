@@ -149,6 +149,26 @@ class StateFile:
         except (OSError, sqlite3.Error) as error:
             raise CannotUse(_reason(error)) from None
 
+    def snapshot(self, limits: PerKind[int]) -> dict[ScopeId, ScopeState]:
+        """What `load` would give, from a copy: the file is not made, changed or set aside; where it is not, nothing.
+
+        Raises:
+            CannotUse: it cannot be read, or not yet.
+        """
+        try:
+            if not self._is_ours():
+                return {}
+            with closing(self._read_only()) as file, closing(sqlite3.connect("", isolation_level=None)) as copy:
+                file.execute("BEGIN")
+                file.execute("SELECT count(*) FROM sqlite_master")  # waits for writers here; a backup would without end
+                file.backup(copy)
+                copy.text_factory = _TEXT
+                _prepare(copy)
+                _check_whole(copy)
+                return self._scopes(copy, limits)
+        except (OSError, sqlite3.Error) as error:
+            raise CannotUse(_reason(error)) from None
+
     def write(self, changes: Mapping[ScopeId, Kept | None], runs: Sequence[Run] = ()) -> None:
         """Remember these scopes and runs, and forget scopes without a value; all of that or, on an error, nothing.
 
@@ -179,7 +199,7 @@ class StateFile:
         try:
             if not self._is_ours():
                 return []
-            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=LOAD_WAIT)) as file:
+            with closing(self._read_only()) as file:
                 file.text_factory = _TEXT
                 if _version(file) < _SINCE_RUNS:
                     return []
@@ -205,15 +225,17 @@ class StateFile:
 
     def _load(self, limits: PerKind[int]) -> dict[ScopeId, ScopeState]:
         with self._transaction(LOAD_WAIT) as file:
-            (found,) = file.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
-            file.execute(_DELETE_OLD_RUNS, (RUNS,))
+            _check_whole(file)
             file.executemany(_KEEP_RUN, map(_row, _interrupted(file)))
-            file.executemany(_DELETE_OLD, [(kind, limits.of(kind)) for kind in LASTING])
-            rows = file.execute(
-                "SELECT kind, name, principal, active, offloaded, by_demand, started, due, heap FROM scope"
-            ).fetchall()
+            return self._scopes(file, limits)
+
+    def _scopes(self, file: sqlite3.Connection, limits: PerKind[int]) -> dict[ScopeId, ScopeState]:
+        """The scopes in `file`, of each kind at most so many as `limits` says; older ones, and runs, are deleted."""
+        file.execute(_DELETE_OLD_RUNS, (RUNS,))
+        file.executemany(_DELETE_OLD, [(kind, limits.of(kind)) for kind in LASTING])
+        rows = file.execute(
+            "SELECT kind, name, principal, active, offloaded, by_demand, started, due, heap FROM scope"
+        ).fetchall()
         states: dict[ScopeId, ScopeState] = {}
         lost = 0
         for row in rows:
@@ -226,6 +248,9 @@ class StateFile:
         if lost:
             log.warning("state.heaps_lost", file=str(self._path), scopes=lost)
         return states
+
+    def _read_only(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=LOAD_WAIT)
 
     @contextmanager
     def _transaction(self, wait: float) -> Generator[sqlite3.Connection]:
@@ -280,6 +305,17 @@ class StateFile:
         with suppress(FileNotFoundError):
             self._path.rename(aside)
             log.warning("state.set_aside", file=str(self._path), set_aside=str(aside), reason=why)
+
+
+def _check_whole(file: sqlite3.Connection) -> None:
+    """Refuse a file that is damaged.
+
+    Raises:
+        sqlite3.DatabaseError: it is.
+    """
+    (found,) = file.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
 
 
 def _prepare(file: sqlite3.Connection) -> None:

@@ -17,6 +17,7 @@ from proxy.core.scope import (
     announced,
     begun,
     client_key,
+    client_scope,
     connected,
     disconnected,
     evidence_of,
@@ -346,3 +347,11 @@ def test_a_scope_is_named_in_logs_without_what_opens_it():
     ]
 
     assert named == ["process", "namespace a", "namespace a of alice", "principal alice", "session 01234567… of alice"]
+
+
+def test_the_scope_of_a_client_goes_by_namespace_first():
+    """A namespace is its principal's own; a principal alone is a scope; without both there is the process."""
+    assert client_scope("work", None) == ScopeId("namespace", "work")
+    assert client_scope("work", "ada") == ScopeId("namespace", "work", "ada")
+    assert client_scope(None, "ada") == ScopeId("principal", "ada", "ada")
+    assert client_scope(None, None) == ScopeId("process")

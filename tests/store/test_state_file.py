@@ -224,10 +224,15 @@ def seen(folder: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_what_is_not_of_this_program_stays_as_it_is(path: Path, said: Said, foreign: Callable[[Path], None]) -> None:
-    """To reading, writing and listing of runs, whatever is at the path."""
+    """To reading, writing, copying and listing of runs, whatever is at the path."""
     foreign(path)
     before = seen(path.parent)
-    for use in (lambda: load(path), lambda: write(path, A), lambda: StateFile(path).runs()):
+    for use in (
+        lambda: load(path),
+        lambda: write(path, A),
+        lambda: StateFile(path).runs(),
+        lambda: StateFile(path).snapshot(MANY),
+    ):
         with pytest.raises(CannotUse, match=FOREIGN[foreign]):
             use()
     assert seen(path.parent) == before
@@ -436,3 +441,54 @@ def test_a_file_that_a_proxy_was_killed_in_is_mended_by_the_next_one(tmp_path: P
         StateFile(left).runs()
     assert load(left) == {}
     assert len(StateFile(left).runs()) == 100
+
+
+@pytest.mark.parametrize("older", [of_version_1, of_version_2])
+def test_a_snapshot_reads_an_older_file_and_leaves_it_as_it_is(path: Path, older: Callable[[Path], ScopeState]) -> None:
+    """What it lacks is added to a copy."""
+    state = older(path)
+    before = seen(path.parent)
+    assert StateFile(path).snapshot(MANY) == {A: state}
+    assert seen(path.parent) == before
+
+
+def test_a_snapshot_of_a_full_file_has_the_newest_scopes_and_deletes_none(path: Path) -> None:
+    """As a proxy would begin with them."""
+    for number, scope in enumerate((A, B)):
+        StateFile(path).write({scope: Kept(WHOLE, float(number))}, [RUN])
+    before = seen(path.parent)
+    assert StateFile(path).snapshot(every_kind(1)) == {B: WHOLE}
+    assert seen(path.parent) == before
+    assert load(path) == {A: WHOLE, B: WHOLE}
+
+
+def test_a_snapshot_makes_no_file(path: Path) -> None:
+    """Nor folders; where nothing is, nothing is remembered, and in an empty file neither."""
+    assert StateFile(path.parent / "not" / "there.db").snapshot(MANY) == {}
+    assert not (path.parent / "not").exists()
+    path.touch()
+    assert StateFile(path).snapshot(MANY) == {}
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_snapshot_of_a_damaged_file_fails_and_sets_nothing_aside(path: Path, bad: Callable[[Path], None]) -> None:
+    """That is for the proxy, which begins a new one."""
+    bad(path)
+    before = seen(path.parent)
+    with pytest.raises(CannotUse) as raised:
+        StateFile(path).snapshot(MANY)
+    assert str(raised.value).startswith(BAD[bad])
+    assert seen(path.parent) == before
+
+
+def test_a_snapshot_waits_for_a_writer_for_a_while_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that goes on does not keep it for ever."""
+    monkeypatch.setattr(state_file, "LOAD_WAIT", 0.05)
+    write(path, A)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(CannotUse, match="locked"):
+            StateFile(path).snapshot(MANY)
+        writer.execute("ROLLBACK")
+    assert list(StateFile(path).snapshot(MANY)) == [A]
