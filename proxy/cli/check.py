@@ -49,7 +49,7 @@ def check(loaded: Loaded, client: ClientView | None, *, offline: bool) -> int:
         return LIVE_PROBLEM if wrong else GOOD
     if client is not None and not catalogue.skills:
         return LIVE_PROBLEM if wrong else GOOD
-    inventory, statuses = anyio.run(partial(_start_all, loaded, catalogue.needed, masker))
+    inventory, statuses = anyio.run(partial(start_all, loaded, catalogue.needed, masker))
     failed = {key: _why(statuses[key]) for key in catalogue.needed if statuses[key].state != "ready"}
     found = report(catalogue, inventory, failed, _guides(catalogue))
     if client is not None:  # what no skill reaches, and the like, is for a check of the whole configuration
@@ -96,7 +96,7 @@ def _notes(loaded: Loaded) -> Iterator[str]:
                 yield f"{short(root / one.id)}: {change}"
 
 
-async def _start_all(loaded: Loaded, needed: Sequence[str], masker: Masker) -> tuple[Inventory, dict[str, Status]]:
+async def start_all(loaded: Loaded, needed: Sequence[str], masker: Masker) -> tuple[Inventory, dict[str, Status]]:
     """Start the servers that are `needed`, side by side; what they offer, and where each of all stands."""
     longest = max((server.start_timeout for server in loaded.servers.values()), default=0.0)
     offered: Inventory = {}

@@ -115,6 +115,17 @@ def parser() -> argparse.ArgumentParser:
     attempt.add_argument(
         "--arguments", metavar="JSON", help="with --call: its arguments (default: made from its schema, where it says)"
     )
+    _complete_why(
+        commands.add_parser(
+            "why",
+            parents=[config, client],
+            help="explain why clients see a tool or do not",
+            description="Explain why a client sees a tool or does not, and what would change it.\n"
+            "It starts the servers of all skills, as check does.",
+            epilog="example:\n  mcp-skill-proxy why git_log --config skills.yaml",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     _complete_runs(commands.add_parser("runs", help="show what became of runs of skills"), config)
     _complete_pins(commands.add_parser("pins", help="show pinned definitions of tools, and approve changed ones"))
     _complete(commands.add_parser("skills", help="install, remove, list and validate skill packages"))
@@ -143,6 +154,14 @@ def _complete(skills: argparse.ArgumentParser) -> None:
     validate = actions.add_parser("validate", help="say what is wrong with skills")
     validate.add_argument("path", type=Path, nargs="+", metavar="DIR", help="a skill, or a folder with skills")
     validate.add_argument("--config", type=Path, metavar="FILE", help="the configuration whose servers they may name")
+
+
+def _complete_why(why: argparse.ArgumentParser) -> None:
+    """The grammar of `why`."""
+    why.add_argument("tool", metavar="TOOL", help="as clients see it, SERVER/TOOL, SERVER.TOOL or its own name")
+    why.add_argument(
+        "--offline", action="store_true", help="by what servers offered last, as a proxy kept it; start none"
+    )
 
 
 def _complete_pins(pins: argparse.ArgumentParser) -> None:
@@ -225,8 +244,11 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     if arguments.command == "check":
         from proxy.cli.check import check  # noqa: PLC0415 - as above
 
-        named = arguments.namespace is not None or arguments.principal is not None
-        return check(loaded, _client(arguments, loaded) if named else None, offline=arguments.offline)
+        return check(loaded, _named_client(arguments, loaded), offline=arguments.offline)
+    if arguments.command == "why":
+        from proxy.cli.why import why  # noqa: PLC0415 - as above
+
+        return why(loaded, _named_client(arguments, loaded), arguments.tool, offline=arguments.offline)
     if arguments.command == "runs":
         from proxy.cli.runs import runs  # noqa: PLC0415 - as above
 
@@ -234,6 +256,12 @@ def _run(arguments: argparse.Namespace, loaded: "Loaded") -> int:
     from proxy.cli.attempt import attempt  # noqa: PLC0415 - as above
 
     return attempt(loaded, _client(arguments, loaded), arguments.skill, arguments.call, arguments.arguments)
+
+
+def _named_client(arguments: argparse.Namespace, loaded: "Loaded") -> "ClientView | None":
+    """The client that is named, if one is."""
+    named = arguments.namespace is not None or arguments.principal is not None
+    return _client(arguments, loaded) if named else None
 
 
 def _client(arguments: argparse.Namespace, loaded: "Loaded") -> "ClientView":

@@ -3,7 +3,7 @@
 In a catalogue, as it is here, no skill requires itself, or two that conflict.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -120,6 +120,18 @@ def offloaded(catalogue: Catalogue, state: ScopeState, wanted: str) -> ScopeStat
     if needing := tuple(skill for skill in staying if wanted in required(catalogue, skill)):
         return Blocked(Hindrance.NEEDED, wanted, needing)
     return _only(state, _without_orphans(catalogue, staying, state.by_demand))
+
+
+def first_to_go(hindrance: Blocked, catalogue: Catalogue, current: Sequence[str]) -> str | None:
+    """A skill of `current`, which are active, that can be offloaded and whose going helps; None where none does."""
+    if hindrance.why is Hindrance.TOO_MANY:
+        helping = [*current]
+    else:
+        helping = [skill for skill in current if not {skill, *required(catalogue, skill)}.isdisjoint(hindrance.by)]
+        if not catalogue.pinned.isdisjoint(helping):
+            return None
+    needed = {*catalogue.pinned, *(other for skill in current for other in required(catalogue, skill))}
+    return next((skill for skill in helping if skill not in needed), None)
 
 
 def expired(catalogue: Catalogue, state: ScopeState, skills: Iterable[str]) -> ScopeState:

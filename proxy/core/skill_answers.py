@@ -10,7 +10,7 @@ from proxy.core.foreign_text import json_line, one_line, without_our_tags
 from proxy.core.inventory import items
 from proxy.core.invoke_answers import invocation
 from proxy.core.published import DESCRIPTION_LIMIT, described
-from proxy.core.relations import Blocked, Hindrance, required
+from proxy.core.relations import Blocked, Hindrance, first_to_go
 from proxy.core.run_answers import RUNS
 from proxy.core.skill_tool import PAGE
 from proxy.core.texts import NAME_LIMIT, fitting, flat, size
@@ -131,7 +131,7 @@ def blocked(wanted: str, hindrance: Blocked, catalogue: Catalogue, current: Sequ
     """The answer to a change that is not made: what is in the way, and the call that helps."""
     state = f"current skills: {list(current)!r}"
     who = ", ".join(hindrance.by)
-    first = _first_to_go(hindrance, catalogue, current)
+    first = first_to_go(hindrance, catalogue, current)
     helps = "" if first is None else f" Call {skill_call('offload', first)} first."
     subject = f"skill {wanted}"
     if hindrance.skill != wanted:
@@ -148,18 +148,6 @@ def blocked(wanted: str, hindrance: Blocked, catalogue: Catalogue, current: Sequ
         case _:  # TOO_MANY
             why = f"skill {wanted} is one too many: at most {catalogue.max_active} may be active, {state}.{helps}"
     return refusal(why)
-
-
-def _first_to_go(hindrance: Blocked, catalogue: Catalogue, current: Sequence[str]) -> str | None:
-    """A skill that can be offloaded and whose going helps; None where none does."""
-    if hindrance.why is Hindrance.TOO_MANY:
-        helping = [*current]
-    else:
-        helping = [skill for skill in current if not {skill, *required(catalogue, skill)}.isdisjoint(hindrance.by)]
-        if not catalogue.pinned.isdisjoint(helping):
-            return None
-    needed = {*catalogue.pinned, *(other for skill in current for other in required(catalogue, skill))}
-    return next((skill for skill in helping if skill not in needed), None)
 
 
 def notes(skill: Skill, needed: Sequence[str], replaced: Sequence[str], not_offered: Sequence[str] = ()) -> list[str]:

@@ -12,6 +12,7 @@ from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.decision import decide
 from proxy.core.definitions import of_skills
 from proxy.core.errors import Unreadable
+from proxy.core.explanation import ToolId, explain, told_to_model
 from proxy.core.mcp_apps import is_for_pages_only
 from proxy.core.relations import required, told
 from proxy.core.report import not_granted
@@ -251,7 +252,8 @@ class Skills:
         if route is None:
             problems = self._problems(catalogue, [skill.id], caller)
             return wording.tool_not_in_skill(skill, tool, tools, problems)
-        return activation_answer.tool_schema(skill, route)
+        told = explain(catalogue, state, inventory, ToolId(route.server, route.original))
+        return wording.with_note(activation_answer.tool_schema(skill, route), told_to_model(told))
 
     async def _servers_of(self, skills: Collection[str], caller: Caller) -> None:
         servers = self._gate.catalogue(caller.scope).servers_of(skills)
