@@ -234,6 +234,11 @@ async def _call(console: Console, client: Client, name: str, arguments: Json) ->
     except MCPError as error:
         console.print(f"The call failed: {_shown(error.message)}")
         return None
+    except (ValueError, RuntimeError):  # as the SDK says that a result fits neither its models nor the output schema
+        console.print(
+            "The server's result is not one that this client can read: it is not as MCP, or its schema, has it."
+        )
+        return None
     text = printable(_text(result), lines=True).strip("\n")
     shown = text if len(text) <= SHOWN else text[:SHOWN] + f"\n… ({len(text) - SHOWN} more characters)"
     console.print(Panel(_shown(shown), border_style="red" if result.is_error else "dim"))

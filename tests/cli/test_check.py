@@ -102,7 +102,7 @@ def test_what_is_only_worth_knowing_does_not_spoil_the_exit_code(tmp_path: Path,
 def test_a_skill_in_a_folder_that_is_wrong_is_not_good(tmp_path: Path, offline: list[str], end: str):
     """It costs that skill alone; whoever runs `check` before a release learns of it by the exit code."""
     config = write_config(tmp_path / "c.yaml", {}, {"s": skill()})
-    config.write_text(f"{config.read_text()}skill_paths: [lib]\n")
+    config.write_text(f"{config.read_text()}skill_paths: [{{path: lib, trusted: true}}]\n")
     document = tmp_path / "lib" / "wrong" / "SKILL.md"
     document.parent.mkdir(parents=True)
     document.write_text("---\nname: wrong\ndescription: d\nactive: maybe\n---\nGuide.\n")
@@ -307,7 +307,9 @@ def test_skills_that_are_not_offered_are_named_with_the_reason(tmp_path: Path):
     """Those that lack something here are no problem, one that is written wrong is; lines fit into a terminal."""
     put(tmp_path / "s/far", "requires: {bins: [no-such-program, nor-this-one], servers: gone}\n")
     put(tmp_path / "s/wrong", "enabled: maybe\n")
-    done = offline(tmp_path, "skill_paths: [s]\nskill_configs: {off: {enabled: false}, on: {usage: U}}\n")
+    done = offline(
+        tmp_path, "skill_paths: [{path: s, trusted: true}]\nskill_configs: {off: {enabled: false}, on: {usage: U}}\n"
+    )
     assert (done.returncode, done.stderr) == (1, "")
     assert (
         done.stdout

@@ -182,7 +182,7 @@ def test_relative_paths_hold_when_the_file_itself_was_named_relatively(room, mon
         ("{command: python, cwd: none}", "cwd none is not a directory: {folder}/none"),
         ("{command: python, cwd: plain}", "cwd plain is not a directory: {folder}/plain"),
         ("{command: ./none, cwd: none}", "no file {folder}/none; cwd none is not a directory"),
-        ("{command: ~nobody-of-that-name/x}", "command ~nobody-of-that-name/x not found"),
+        ("{command: ~nobody-of-that-name/x}", "command ~nobody-of-that-name/x: there is no user nobody-of-that-name"),
     ],
 )
 def test_what_is_not_there_keeps_the_server_from_starting(room, entry, reason):

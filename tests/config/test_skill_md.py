@@ -95,7 +95,13 @@ def test_all_that_skill_configs_can_say_can_be_said():
         max_iterations: 7
         max_concurrent_executions: 8
         """)
-    step = {**dict.fromkeys(StepEntry.model_fields), "arguments": {}, "when": True, "on_error": "fail"}
+    step = {
+        **dict.fromkeys(StepEntry.model_fields),
+        "arguments": {},
+        "when": True,
+        "on_error": "fail",
+        "idempotent": False,
+    }
     assert found.model_dump(exclude={"name", "desc", "usage"}) == {
         "tool_list": {"git": ("git_log", "git_diff*"), "time": ("*",)},
         "resource_list": {"git": ("file:///a,b",)},

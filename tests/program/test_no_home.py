@@ -52,7 +52,7 @@ def run(folder: Path, home: dict[str, str], *arguments: str, given: str = "") ->
     ("command", "codes"),
     [
         (("check", "--config", "c.yaml", "--offline"), {0}),
-        (("try", "--config", "c.yaml"), {0}),
+        (("try", "--config", "c.yaml", "--call", "r__echo"), {0}),
         (("skills", "list", "--config", "c.yaml"), {0}),
         (("skills", "list"), {0, 2}),
         (("skills", "add", str(ROOT / "config/skills/changelog"), "--to", "skills"), {0}),
