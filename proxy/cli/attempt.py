@@ -30,9 +30,9 @@ from proxy.core.activation_answer import NOT_READY_HEADING, TOOLS_HEADING
 from proxy.core.catalogue import Catalogue, Skill
 from proxy.core.inventory import Json, is_json
 from proxy.core.invoke_tool import SKILL_INVOKE
-from proxy.core.relations import required
+from proxy.core.relations import Blocked, activated, gone, offloaded, required
 from proxy.core.report import acts, deeds
-from proxy.core.scope import ScopeId
+from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.skill_tool import SKILL, SKILL_CALL, actions
 from proxy.core.texts import printable
 
@@ -96,7 +96,13 @@ def _choose(loaded: Loaded, seen: ClientView, wanted: str | None) -> str:
         raise CannotTry(f"There is no skill in {loaded.path} that {seen.name} may use.")
     # One that is not active yet shows more; one that is shows at least its tools. What hooks do is done in earnest.
     ranked = sorted(skills, key=lambda skill: (skill.hooked, not skill.tools, skill.id in seen.state.active))
-    return ranked[0].id if wanted is None else wanted
+    chosen_one = ranked[0].id if wanted is None else wanted
+    if ended := _ended_in_earnest(seen, activated(seen.catalogue, seen.state, chosen_one)):
+        raise CannotTry(
+            f"Skill {chosen_one} would take the place of {', '.join(ended)}, and hooks of that run in earnest; "
+            "name another skill with --skill."
+        )
+    return chosen_one
 
 
 async def _story(console: Console, loaded: Loaded, seen: ClientView, wanted: _Wanted) -> bool:
@@ -172,7 +178,7 @@ async def _tell(console: Console, client: Client, loaded: Loaded, seen: ClientVi
     called_well = await _use(console, client, after, brought, wanted, skill, ready=ready)
     if skill.pinned:
         console.print(f"\nSkill {called} is pinned: it cannot be offloaded.")
-    elif _would_end(seen, skill):
+    elif _ended_in_earnest(seen, offloaded(seen.catalogue, seen.state, skill.id)):
         console.print(
             f"\nSkill {called} stays active for the client: offloading it here would run its hooks in earnest."
         )
@@ -182,14 +188,15 @@ async def _tell(console: Console, client: Client, loaded: Loaded, seen: ClientVi
         left = await _tools(client)
         console.print(f"\nAnd its list is {'again' if _names(left) == _names(before) else 'now'}:")
         _show(console, catalogue, left)
-    await _estimate(console, client, seen.catalogue, before, after, activation)
+    await _estimate(console, client, seen, before, after, activation)
     return ready and called_well
 
 
-def _would_end(seen: ClientView, skill: Skill) -> bool:
-    """Whether offloading `skill` runs hooks of skills that stay active for the client after the trial."""
-    ending = {skill.id, *required(seen.catalogue, skill.id)}.intersection(seen.state.active)
-    return seen.remembered and any(seen.catalogue.by_id[one].on_offload for one in ending)
+def _ended_in_earnest(seen: ClientView, after: ScopeState | Blocked) -> list[str]:
+    """The skills that `after` ends and whose hooks would run, though they stay active for the client."""
+    if not seen.remembered or isinstance(after, Blocked):
+        return []
+    return [skill.id for skill in gone(seen.catalogue, seen.state, after) if skill.on_offload]
 
 
 async def _tools(client: Client) -> list[Tool]:
@@ -305,7 +312,7 @@ async def _use(
 async def _estimate(
     console: Console,
     client: Client,
-    catalogue: Catalogue,
+    seen: ClientView,
     before: list[Tool],
     after: list[Tool],
     activation: CallToolResult,
@@ -319,9 +326,11 @@ async def _estimate(
             missing.add(f"skill {skill}")
         missing.update(f"server {server}" for server in _NOT_READY.findall(_section(result, NOT_READY_HEADING)))
 
+    catalogue = seen.catalogue
     async with anyio.create_task_group() as tasks:
         for skill in catalogue.skills:
-            if any(catalogue.by_id[one].hooked for one in (skill.id, *required(catalogue, skill.id))):
+            ended = _ended_in_earnest(seen, activated(catalogue, seen.state, skill.id))
+            if ended or any(catalogue.by_id[one].hooked for one in (skill.id, *required(catalogue, skill.id))):
                 missing.add(f"skill {skill.id} (hooks)")
             else:
                 tasks.start_soon(activate, skill.id)

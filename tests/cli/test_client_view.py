@@ -183,6 +183,32 @@ def test_try_runs_no_hook_that_ends_what_stays_active(tmp_path: Path, record: Re
     assert state_of(config) == before
 
 
+def test_try_puts_no_skill_in_the_place_of_one_whose_hooks_would_run(tmp_path: Path, record: Record):
+    """Neither the one that is tried, nor another for the estimate."""
+    config = configured(tmp_path, record, on_offload=[{"tool": "r/echo", "arguments": {"bye": "now"}}])
+    config.write_text(
+        config.read_text().replace("  secret:", "  secret:\n    conflicts_with: [echo]\n    exclusive: true")
+    )
+    before = remember(config, ScopeId("principal", "ada", "ada"), "echo")
+    refused = told(run("try", config, "--principal", "ada", "--skill", "secret"), 2)
+    assert "Skill secret would take the place of echo, and hooks of that run in earnest" in refused
+    shown = told(run("try", config, "--principal", "ada", "--skill", "other"))
+    assert "skill echo (hooks), skill secret (hooks)" in shown
+    assert not record.calls("bye")
+    assert state_of(config) == before
+
+
+def test_try_keeps_the_pins_of_the_client(tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch):
+    """What it is granted in a trial is not pinned for it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = configured(tmp_path, record)
+    config.write_text(config.read_text().replace("  r:\n", "  r:\n    isolation: scope\n", 1))
+    remember(config, ScopeId("namespace", "work"), "other")
+    told(run("try", config, "--namespace", "work", "--skill", "echo"))
+    assert [name for name, _ in record.calls()] == ["echo"]
+    assert not [*tmp_path.glob("cache/**/pins/*.json")]
+
+
 def test_try_of_a_skill_that_is_for_others_is_refused(config: Path):
     """With those that there are."""
     assert told(run("try", config, "--principal", "bob", "--skill", "secret"), 2) == (
