@@ -194,8 +194,8 @@ def _check_serve(grammar: argparse.ArgumentParser, arguments: argparse.Namespace
     http = arguments.transport == "http"
     if not http and (arguments.host is not None or arguments.port is not None):
         grammar.error("--host and --port are for --transport http")
-    if http and (arguments.principal is not None or arguments.trial):
-        grammar.error("--principal and --trial are for --transport stdio; over HTTP a token says who the client is")
+    if http and (arguments.trial or arguments.principal is not None):
+        grammar.error("--trial and --principal are for --transport stdio")
     if http and arguments.namespace is not None:
         grammar.error("--namespace is for --transport stdio; over HTTP the namespace is in the URL: /mcp/NAME")
 

@@ -149,6 +149,14 @@ def test_an_unknown_client_is_refused(config: Path, tmp_path: Path, record: Reco
     assert not record.received()
 
 
+@pytest.mark.parametrize("option", [("--trial",), ("--principal", "ada")])
+def test_a_proxy_for_many_clients_is_not_one_client_s_trial(config: Path, option: tuple[str, ...]):
+    """Their state would be lost with it."""
+    done = run("serve", config, "--transport", "http", *option)
+    assert done.returncode == 2
+    assert "--trial and --principal are for --transport stdio" in done.stderr
+
+
 def test_try_is_the_client_and_leaves_its_state_as_it_is(config: Path, record: Record):
     """It begins with what is active for the client, and what it activates and offloads is gone with it."""
     scope = ScopeId("namespace", "work", "ada")
