@@ -151,7 +151,7 @@ def test_what_a_terminal_would_take_for_orders_is_not_printed(config: Path, stat
     for command in (("list",), ("list", "--json"), ("show", "abcd"), ("show", "abcd", "--json")):
         said = told(*command, "--config", config)
         assert all(character.isprintable() for character in said.replace("\n", "")), command
-        assert said.count("\n") == (11 if command == ("show", "abcd") else 1)
+        assert said.count("\n") == (12 if command == ("show", "abcd") else 1)
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5", "²"])
