@@ -62,7 +62,7 @@ class Stage(FaultBench):
         await self.event("a", "cancelled", name="act")
 
     async def runs(self, *outcomes: tuple[str, str]) -> list[Json]:
-        """The records in the file, once there are as many as (skill, status) here, the newest first."""
+        """The records in the file, once there are as many as (skill, status) here, those that began last first."""
         found: list[Json] = []
 
         def are_there() -> bool:

@@ -83,7 +83,7 @@ RUN = {"name": "SKILL_INVOKE", "arguments": {"skill_name": "long"}}
 
 
 async def test_a_connection_of_the_modern_era_ends_during_a_run(stage: Stage, raw: Raw):
-    """That is how a client cancels there: the run ends with it, and others go on."""
+    """That is how a client cancels there: the run ends with it, and others go on; it began before theirs."""
     running(stage)
     async with proxy_of(stage) as proxy, connected(proxy.namespace("two")) as two:
         async with anyio.create_task_group() as tasks:
@@ -93,7 +93,8 @@ async def test_a_connection_of_the_modern_era_ends_during_a_run(stage: Stage, ra
             tasks.cancel_scope.cancel()
         await stage.cancelled()
         await works(two)
-        await stage.runs(("healthy", "completed"), ("long", "cancelled"), ("healthy", "completed"))
+        *_, run = await stage.runs(("healthy", "completed"), ("healthy", "completed"), ("long", "cancelled"))
+        assert [step["status"] for step in run["steps"]] == ["completed", "cancelled", "not_begun"]
 
 
 async def test_a_connection_of_the_handshake_era_ends_during_a_run(stage: Stage, raw: Raw):
