@@ -162,10 +162,11 @@ def explain(
     ends = [_way(catalogue, state, skill.id) for skill in granting]
     ways: tuple[Way, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
-    if _is_visible(catalogue, state.active, inventory, tool):
+    same_name = _same_name(catalogue, inventory, tool)
+    if _is_visible(catalogue, state.active, same_name, tool):
         verdict = Verdict.VISIBLE
     else:
-        good = (w for w in ends if isinstance(w, Way) and _is_visible(catalogue, w.active, inventory, tool))
+        good = (w for w in ends if isinstance(w, Way) and _is_visible(catalogue, w.active, same_name, tool))
         ways = tuple(islice(good, MAX_WAYS))
         verdict = Verdict.ACTIVATABLE if ways else Verdict.NEVER
         blocked = {skill.id: end for skill, end in zip(granting, ends, strict=True) if isinstance(end, Blocked)}
@@ -195,6 +196,18 @@ def told_to_model(explanation: Explanation) -> str:
 
 def _is_visible(catalogue: Catalogue, active: Collection[str], inventory: Inventory, tool: ToolId) -> bool:
     return decide(catalogue, active, inventory).tool_of(*tool) is not None
+
+
+def _same_name(catalogue: Catalogue, inventory: Inventory, tool: ToolId) -> Inventory:
+    """What the servers offer of the tools that go by the exposed name of `tool`: all that the decision on it needs."""
+    exposed = _exposed(catalogue, tool)
+    return {
+        server: Offer.of(
+            tools=[each for each in inventory[server].tools if catalogue.naming.expose(server, each["name"]) == exposed]
+        )
+        for server in catalogue.servers
+        if server in inventory
+    }
 
 
 def _way(catalogue: Catalogue, state: ScopeState, skill: str) -> Way | Blocked:
@@ -356,21 +369,22 @@ def _name(catalogue: Catalogue, inventory: Inventory, tool: ToolId, exposed: str
 
 
 def _twins(catalogue: Catalogue, inventory: Inventory, tool: ToolId) -> list[ToolId]:
-    """The offers, with which a tool that is offered and not denied would share its exposed name, if it does.
+    """The other tools with the exposed name of one that is offered and not denied, so that none of them is exposed.
 
-    By the decision: granted all tools of its server, a client does not see it.
+    By the decision: a client that is granted all tools of its server would not see it.
     """
     exposed = _exposed(catalogue, tool)
     if exposed is None or catalogue.denies(*tool) or tool.tool not in _offered(inventory, tool.server):
         return []
     probe = Skill("", "", "", "", tools={tool.server: EVERYTHING})
-    if _is_visible(replace(catalogue, skills=(probe,)), ("",), inventory, tool):
+    offers = _same_name(catalogue, inventory, tool)
+    if _is_visible(replace(catalogue, skills=(probe,)), ("",), offers, tool):
         return []
     same = [
         ToolId(server, other["name"])
-        for server in catalogue.servers
-        for other in inventory.get(server, Offer()).tools
-        if catalogue.naming.expose(server, other["name"]) == exposed and not catalogue.denies(server, other["name"])
+        for server, offer in offers.items()
+        for other in offer.tools
+        if not catalogue.denies(server, other["name"])
     ]
     same.remove(tool)
     return same

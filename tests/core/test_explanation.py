@@ -375,7 +375,10 @@ def test_a_name_means_every_tool_that_has_it():
 
 
 def test_a_model_is_told_of_its_own_skills_alone():
-    """Which grant it, and the outcome; within a bound however many there are."""
+    """Which grant it, and the outcome; within a bound however many there are. None of other profiles."""
+    whole = catalogue(skill("a", "log"), skill("hidden", "log", active=True))
+    own = Policy(whole, (Profile(allowed=Allow.of(["a"])),)).catalogues[0]
+    assert "hidden" not in told_to_model(why(own))
     told = told_to_model(why(catalogue(skill("a", "log"), skill("b", "push"))))
     assert told == (
         'Granted by skill a.\nVisible when skill a is active: SKILL({"action": "activate", "skill_name": "a"})'

@@ -18,6 +18,7 @@ from proxy.core.profiles import Policy, Profile
 from proxy.core.scope import ScopeId, ScopeState
 from proxy.core.settings import every_kind
 from proxy.core.skill_answers import READ_LIMIT
+from proxy.core.wording import skill_call
 from proxy.gateway.gate import DEFAULTS, Gate
 from proxy.gateway.idling import Idling
 from proxy.ports import Caller, Status
@@ -393,6 +394,20 @@ async def test_one_tool_of_a_skill_can_be_read(world: World, tool: str):
 
     assert schemas_told(answer) == {"s__read": {"type": "object"}}
     assert await world.active() == ("pinned",)
+
+
+async def test_a_tool_that_is_read_says_how_it_becomes_visible(world: World):
+    """Which skills of the caller grant it, and the call that helps; or that it is visible."""
+    before = text_of(await world.skill("read", "base", tool="read")).splitlines()
+    await world.skill("activate", "base")
+    after = text_of(await world.skill("read", "base", tool="read")).splitlines()
+
+    assert before[-1].startswith("Visible when skill ")
+    assert "Visible when skill base is active: " + skill_call("activate", "base") in before
+    assert after[-1].startswith("Visible now: ")
+    assert [line for line in before if line.startswith("Granted by")] == [
+        line for line in after if line.startswith("Granted by")
+    ]
 
 
 async def test_a_tool_that_the_skill_does_not_grant_cannot_be_read(world: World):
