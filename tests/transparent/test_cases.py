@@ -139,22 +139,44 @@ def never_asked() -> Generator[str]:
 
 
 def test_output_schemas_are_for_the_client_to_check(both: Pair) -> None:
-    """Results that do not fit, or cannot be checked at all, come as they are; no `$ref` is followed."""
+    """Results that do not fit, or cannot be checked at all, come as they are; no `$ref` is followed.
+
+    An output schema that a client could not compile is left out: that client would lose the list. Input schemas are
+    not compiled, and stay.
+    """
     with never_asked() as remote:
-        schemas: dict[str, Any] = {
+        sound: dict[str, Json] = {
             "plain": INTEGER,
-            "remote": {"type": "object", "$ref": remote},
-            "dangling": {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}},
-            "wrong": {"type": "nonsense", "required": 5},
+            "local": {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"minimum": 1.0}}},
         }
-        tools = [{"name": name, "inputSchema": schema, "outputSchema": schema} for name, schema in schemas.items()]
+        not_compiled: dict[str, Json] = {
+            "remote": {"type": "object", "$ref": remote},
+            "remote-inside": {"type": "object", "properties": {"a": {"items": {"$ref": f"{remote}#/$defs/a"}}}},
+            "dangling": {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}},
+        }
+        both_schemas = sound | not_compiled
+        tools = [{"name": name, "inputSchema": each, "outputSchema": each} for name, each in both_schemas.items()]
+        tools.append({"name": "wrong", "inputSchema": INTEGER, "outputSchema": {"type": "nonsense", "required": 5}})
         listed = {tool["name"]: tool for tool in set_tools(both, *tools)}
         for tool in tools:
             name = exposed(tool["name"])
-            assert listed[name] == {**tool, "name": name}
+            kept = {key: value for key, value in tool.items() if key != "outputSchema" or tool["name"] in sound}
+            assert json.dumps(listed[name]) == json.dumps({**kept, "name": name})
             for result in UNFIT.values():
                 answer = both.proxied.call(name, {"body": json.dumps({"result": result})})
                 assert {key: answer[key] for key in answer if key not in {"resultType", "_meta"}} == result
+
+
+def test_tools_without_a_usable_input_schema_are_left_out(both: Pair) -> None:
+    """One costs the official clients the whole list; the others stay, and a call of it is one of an unknown tool."""
+    wrong = {"name": "wrong", "inputSchema": {"type": "nonsense", "required": 5}}
+    fine = {"name": "fine", "inputSchema": INTEGER}
+    listed = set_tools(both, wrong, fine)
+    bare = [{**tool, "name": exposed(tool["name"])} for tool in [*TOOLS, fine]]
+    assert sorted(map(json.dumps, listed)) == sorted(map(json.dumps, bare))
+    answer = both.proxied.request("tools/call", {"name": exposed("wrong"), "arguments": {}})
+    error = answer["error"]
+    assert (error["code"], error["message"]) == (-32602, f"Unknown tool: {exposed('wrong')}")
 
 
 # --- fields: B33 -----------------------------------------------------------------------------------------------------
@@ -170,11 +192,11 @@ EVERYTHING: Json = {
         "$anchor": "top",
         "type": "object",
         "$defs": {"node": {"$anchor": "n", "properties": {"next": {"$ref": "#/$defs/node"}, "any": True}}},
-        "properties": {"tree": {"$ref": "#n"}, "none": False, "n": {"minimum": 1.0, "default": None}},
+        "properties": {"tree": {"$ref": "#n"}, "none": {"not": {}}, "n": {"minimum": 1.0, "default": None}},
         "additionalProperties": False,
     },
     "outputSchema": {"type": "object", "properties": {"self": {"$ref": "#"}}},
-    "annotations": {"title": "T", "readOnlyHint": False, "openWorldHint": None, "x-hint": {"deep": [None]}},
+    "annotations": {"title": "T", "readOnlyHint": False, "openWorldHint": True, "x-hint": {"deep": [None]}},
     "execution": {"taskSupport": "optional", "x-execution": True},
     "_meta": {"vendor/tool": [1, 1.0, None], "io.example/ui": {"resourceUri": "ui://x"}},
     "x-vendor": {"none": None},
@@ -188,6 +210,17 @@ def test_definitions_gain_and_lose_nothing(both: Pair) -> None:
     )
     bare = [{**tool, "name": exposed(tool["name"])} for tool in TOOLS]
     assert [tool for tool in listed if tool["name"] != exposed("everything")] == bare
+
+
+def test_definitions_change_only_where_clients_refuse_them(both: Pair) -> None:
+    """A property's schema that is true or false becomes an object, and null in an optional field is left out."""
+    schema, hints = EVERYTHING["inputSchema"], EVERYTHING["annotations"]
+    mended = {**schema, "properties": {**schema["properties"], "all": {}}}
+    unsound = {**schema, "properties": {**schema["properties"], "none": False, "all": True}}
+    listed = set_tools(both, {**EVERYTHING, "inputSchema": unsound, "annotations": {**hints, "idempotentHint": None}})
+    assert json.dumps([tool for tool in listed if tool["name"] == exposed("everything")]) == json.dumps(
+        [{**EVERYTHING, "name": exposed("everything"), "inputSchema": mended}]
+    )
 
 
 # --- pages: B36 ------------------------------------------------------------------------------------------------------
