@@ -30,7 +30,17 @@ from proxy.ports import LISTS, Caller, Clients, ListKind
 from proxy.upstream.delivery import delivery
 from proxy.upstream.eras import Eras
 from proxy.upstream.failure import Failure
-from proxy.upstream.greeting import PROBE_FIRST, Greeting, Order, closed, ends, error_of, greet, no_response
+from proxy.upstream.greeting import (
+    HANDSHAKE_FIRST,
+    PROBE_FIRST,
+    Greeting,
+    Order,
+    closed,
+    ends,
+    error_of,
+    greet,
+    no_response,
+)
 from proxy.upstream.http_sse import PostFailed
 from proxy.upstream.lists import Lists
 from proxy.upstream.network import proxy_variable
@@ -486,8 +496,8 @@ async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotS
     """What a greeting that failed leads to.
 
     Another order may do where the server has ended or closed the connection, unless it has read nothing, and where it
-    refuses the handshake after a probe: some take no second opening on one connection. What has an HTTP status of an
-    error was refused as such, whatever came before it.
+    refuses the handshake, or the probe after it: some take no second opening on one connection. What has an HTTP
+    status of an error was refused as such, whatever came before it.
     """
     failure = await way.why(error)
     if isinstance(error, ExchangeFailed) and (error.verdict.outcome != "error" or not error.outcome.ending.is_success):
@@ -498,6 +508,8 @@ async def _not_greeted(error: MCPError, way: Transport, order: Order) -> CannotS
         return CannotStart(failure) if way.child.unheard else _OtherOrder(failure, f"it ends on {order[0]}")
     if order == PROBE_FIRST and error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return _OtherOrder(failure, "it refuses initialize after server/discover")
+    if order == HANDSHAKE_FIRST:  # the refused handshake may have settled the connection, as with the SDK's servers
+        return _OtherOrder(failure, "it refuses initialize")
     return CannotStart(failure)
 
 

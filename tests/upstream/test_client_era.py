@@ -1,9 +1,11 @@
 """`era: auto` follows the client where a connection is for it alone, and the server speaks both eras."""
 
+import sys
 from typing import Literal
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.faults.front import FaultBench
 from tests.faults.front import front as front_of
 from tests.program.process import serving
@@ -83,6 +85,19 @@ async def test_a_server_of_the_other_era_alone_is_met_in_that(bench: Bench, mode
         assert not problems(await proxy.activate("one"))
         assert text(await proxy.call("a__echo", word="hello")) == '{"word": "hello"}'
     assert set(openings(bench)) == {"initialize", "server/discover"}
+
+
+@pytest.mark.parametrize(("mode", "speaks"), [("legacy", "modern"), ("2026-07-28", "handshake")])
+async def test_a_server_whose_connection_is_settled_by_what_it_refuses_is_met_on_another(
+    bench: Bench, mode: Mode, speaks: str
+):
+    """The SDK's servers on stdio take no second opening, also where they refuse the first."""
+    program = str(ROOT / "tests" / "conformance" / "upstream.py")
+    bench.servers["a"] = {"command": sys.executable, "args": [program, "--transport", "stdio", "--era", speaks]}
+    bench.skill("one", {"a": ["test_simple_text"]})
+    async with bench.proxy(mode=mode) as proxy:
+        assert not problems(await proxy.activate("one"))
+        assert "simple text" in text(await proxy.call("a__test_simple_text"))
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "starting"])
