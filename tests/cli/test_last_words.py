@@ -119,7 +119,6 @@ async def test_health_tells_the_exit_code_and_the_log_the_rest(tmp_path: Path, l
 def test_the_log_on_a_terminal_steers_nothing(tmp_path: Path):
     """What a server wrote is printable there; the program ends with the input."""
     config = dying(tmp_path)
-    config.write_text(config.read_text().replace("desc: D", "desc: D\n    active: true"))
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     activate = {"name": "SKILL", "arguments": {"action": "activate", "skill_name": "s"}}
