@@ -218,3 +218,13 @@ def test_the_list_marks_skills_that_can_be_run():
     guide_line, briefing_line, _ = text_of(result).splitlines()[1:]
     assert "[" not in guide_line
     assert briefing_line == "- briefing (active): Briefing: Gathers all [can be run with SKILL_INVOKE]"
+
+
+def test_a_failed_run_of_many_steps_tells_as_many_as_fit():
+    """And how many it does not; the text groups them."""
+    steps = [StepRecord(f"step_{number}", "up/tool", 0.0, 0.0, "completed") for number in range(500)]
+    answer = failed("briefing", StepFailed("step_500", "steps[500]", "up/tool", "no"), steps)
+    told = answer["structuredContent"]
+    assert len(told["done"]) + told["done_left_out"] == len(steps)
+    assert 0 < len(told["done"]) < len(steps)
+    assert len(json.dumps(answer)) < 10_000
