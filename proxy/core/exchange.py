@@ -1,12 +1,13 @@
-"""What the ending of an exchange with a server over Streamable HTTP means: one table for every way to end."""
+"""What the ending of an exchange with a server over HTTP means: one table for every way to end."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["request", "notification", "stream", "poll"]
-"""A POST that wants a response; one that does not; the GET for what the server says unasked; the GET (2025-11-25,
-resumability) for the rest of a response that broke off."""
+Kind: TypeAlias = Literal["request", "post", "notification", "stream", "poll"]
+"""A POST that wants a response; one of HTTP+SSE (2024-11-05), to which the response comes on another stream; one that
+wants none; the GET for what the server says unasked; the GET (2025-11-25, resumability) for the rest of a response that
+broke off."""
 Arrival: TypeAlias = Literal["not sent", "broken", "answered"]
 """The server was not reached; the connection broke before an answer; an HTTP answer came."""
 Body: TypeAlias = Literal["result", "error", "foreign error", "empty", "other", "past bounds", "broken off"]
@@ -71,6 +72,8 @@ class Verdict:
 RESULT: Final = Verdict("result", may_have_run=True)
 ERROR: Final = Verdict("error", may_have_run=True)
 UNREACHABLE: Final = Verdict("not delivered", ends_connection=True)
+NOT_SENT: Final = Verdict("not delivered")
+"""The connection is another one, which may be well."""
 SESSION_LOST: Final = UNREACHABLE
 LOST: Final = Verdict("lost", may_have_run=True)
 NOT_RUN: Final = Verdict("no response")
@@ -117,6 +120,14 @@ _TABLE: Final[Mapping[Kind, tuple[_Row, ...]]] = {
         _Row(UNCLEAR, statuses=_MAY_HAVE_RUN),
         _Row(NOT_RUN, statuses=range(300, 500)),
         _Row(LOST, bodies=("broken off",)),
+        _Row(UNCLEAR),
+    ),
+    "post": (  # only those without a result; whoever is connected has a session
+        _Row(NOT_SENT, arrival="not sent"),
+        _Row(LOST, arrival="broken"),
+        _Row(SESSION_LOST, statuses=(404, 410)),
+        _Row(SESSION_LOST, statuses=UNKNOWN_SESSION_STATUSES, names_session=True),
+        _Row(NOT_RUN, statuses=range(300, 500)),
         _Row(UNCLEAR),
     ),
     "poll": (

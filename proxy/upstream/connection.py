@@ -21,6 +21,7 @@ from mcp_types import INTERNAL_ERROR, UNSUPPORTED_PROTOCOL_VERSION
 
 from proxy.core.capabilities import relayed
 from proxy.core.errors import NotDelivered, ProxyError, Rejection, ServerLost, ServerSilent, Unanswered
+from proxy.core.exchange import UNCLEAR, Verdict
 from proxy.core.inventory import MAX_LIST_ENTRIES, SKILLS_LIMIT, Json, Offer, is_json
 from proxy.core.log_levels import LEVELS, least_severe
 from proxy.core.protocol import Era
@@ -277,43 +278,37 @@ class Connection:
         """What an error that the dispatcher raised means for the request."""
         key = self._server.key
         if isinstance(error.data, PostFailed):
-            return self._undelivered(error.data)
+            failed = error.data
+            if failed.verdict.ends_connection:
+                self.over.set()
+            return self._without_result(failed.verdict, failed.reason)
         if isinstance(error, ExchangeFailed):
-            return self._without_result(error)
+            return self._of_exchange(error)
         if closed(error) and await ends(self.over):
             return ServerLost(key, (await self._way.how_it_ended()).public)
         if (why := no_response(error)) is not None:
-            return self._unanswered(INTERNAL_ERROR, why, ran=True)
+            return self._without_result(UNCLEAR, why)
         return Rejection(error.code, error.message, error.data)
 
-    def _without_result(self, error: ExchangeFailed) -> Exception:
-        """What an exchange over HTTP that has no result means for its request."""
-        key, outcome, verdict = self._server.key, error.outcome, error.verdict
-        if verdict.outcome == "error":
+    def _of_exchange(self, error: ExchangeFailed) -> Exception:
+        """What an exchange over Streamable HTTP that has no result means for its request."""
+        outcome = error.outcome
+        if error.verdict.outcome == "error":
             return Rejection(error.code, error.message, error.data)
-        log.info("server.no_response", server=key, reason=outcome.reason, detail=one_line(outcome.text))
-        if verdict.outcome == "not delivered":
-            return NotDelivered(key, outcome.reason)
-        if verdict.outcome == "lost":
-            return ServerLost(key, outcome.reason)
-        status = outcome.ending.status or None
-        return self._unanswered(error.code, outcome.reason, ran=verdict.may_have_run, status=status)
+        log.info("server.no_response", server=self._server.key, reason=outcome.reason, detail=one_line(outcome.text))
+        return self._without_result(error.verdict, outcome.reason, error.code, outcome.ending.status or None)
 
-    def _undelivered(self, failed: PostFailed) -> Exception:
-        """What a failed POST of HTTP+SSE means for its request; only a session that is over concerns others."""
-        key, reason = self._server.key, failed.reason
-        if failed.effect == "session over":
-            self.over.set()
-        if failed.effect in ("session over", "not sent"):
-            return NotDelivered(key, reason)
-        if failed.effect == "broken off":
-            return ServerLost(key, reason)
-        return self._unanswered(INTERNAL_ERROR, reason, ran=failed.effect == "unclear")
-
-    def _unanswered(self, code: int, why: str, *, ran: bool, status: int | None = None) -> Unanswered:
+    def _without_result(
+        self, verdict: Verdict, why: str, code: int = INTERNAL_ERROR, status: int | None = None
+    ) -> Exception:
+        """What a verdict says of a request that has neither a result nor an error of the server's own."""
         key = self._server.key
+        if verdict.outcome == "not delivered":
+            return NotDelivered(key, why)
+        if verdict.outcome == "lost":
+            return ServerLost(key, why)
         told = f"Server {key} gave no response: {why}"
-        return Unanswered(code, told, server=key, reason=why, ran=ran, status=status)
+        return Unanswered(code, told, server=key, reason=why, ran=verdict.may_have_run, status=status)
 
     def _sound(self, tools: tuple[Json, ...]) -> tuple[Json, ...]:
         """The tools without those that HTTP clients must not use (2026-07-28, basic/transports, `x-mcp-header`)."""

@@ -188,6 +188,12 @@ def answered(status: int | None) -> str:
     return f"it answered HTTP {status} {phrase}".rstrip()
 
 
+def refused(status: int) -> str:
+    """That a server answered with this HTTP status, which is not one of success."""
+    elsewhere = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
+    return answered(status) + (", which leads elsewhere and is not followed" if elsewhere else "")
+
+
 def error_of(code: int) -> str:
     """A JSON-RPC error by its code alone, since its message is the server's."""
     return f"JSON-RPC error {code} ({_ERROR_NAMES[code]})" if code in _ERROR_NAMES else f"JSON-RPC error {code}"

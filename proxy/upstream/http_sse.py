@@ -6,8 +6,7 @@ The SDK's own refuses events over 1 MiB, and ends for good with the first POST t
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import httpx2
@@ -25,10 +24,10 @@ from mcp_types import (
     RequestId,
 )
 
-from proxy.core.exchange import UNKNOWN_SESSION_STATUSES
+from proxy.core.exchange import NOT_RUN, Ending, Verdict, judge
 from proxy.upstream.bounds import BadAnswer
 from proxy.upstream.delivery import HttpClient, same_origin
-from proxy.upstream.greeting import answered
+from proxy.upstream.greeting import refused
 from proxy.wire.codec import dumps
 from proxy.wire.messages import message_of, messages_in
 
@@ -47,11 +46,7 @@ MAX_POSTS: Final = 64
 """POSTs that are open at a time; the HTTP client has 100 connections, and needs one for the event stream."""
 MAX_DETAIL_LENGTH: Final = 200
 """Characters of an address that a server names."""
-_SESSION_OVER: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 Streams: TypeAlias = tuple[Any, Any]
-Effect: TypeAlias = Literal["not sent", "session over", "not run", "unclear", "broken off"]
-"""What a failed POST means: nothing was sent; the server does not know the session; the message has not run; it may
-have, and there is an answer without a result; it may have, and there is no answer."""
 
 
 class NoEndpoint(BadAnswer):
@@ -67,7 +62,7 @@ class PostFailed:
     """Why the POST of a request failed: the `data` of the error that its caller gets, which no server can send."""
 
     reason: str
-    effect: Effect
+    verdict: Verdict
 
 
 @asynccontextmanager
@@ -225,14 +220,13 @@ class _Posts:
             content = dumps(message.model_dump(by_alias=True, exclude_unset=True))
             response = await self._client.open("POST", endpoint, _POST_HEADERS, content)
         except httpx2.TransportError as error:
-            refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            failed = (
-                PostFailed("it refuses connections", "not sent")
-                if refused
-                else PostFailed("the connection for the request broke off", "broken off")
-            )
+            if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                failed = PostFailed("it refuses connections", judge(Ending(kind="post", arrival="not sent")))
+            else:
+                broken = judge(Ending(kind="post", arrival="broken"))
+                failed = PostFailed("the connection for the request broke off", broken)
         except (httpx2.HTTPError, ValueError) as error:
-            failed = PostFailed(f"the request cannot be sent ({type(error).__name__})", "not run")
+            failed = PostFailed(f"the request cannot be sent ({type(error).__name__})", NOT_RUN)
         else:
             body = await _body(response)
             own = message_of(body)
@@ -250,14 +244,8 @@ class _Posts:
 
 def _refusal(status: int, body: bytes) -> PostFailed:
     """What an answer that is neither a success nor a response of JSON-RPC means."""
-    if status in _SESSION_OVER or (status in UNKNOWN_SESSION_STATUSES and b"session" in body.lower()):
-        return PostFailed("it no longer knows this session", "session over")
-    return PostFailed(_refused(status), "not run" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "unclear")
-
-
-def _refused(status: int) -> str:
-    redirects = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
-    return answered(status) + (", which leads elsewhere and is not followed" if redirects else "")
+    verdict = judge(Ending(kind="post", status=status, names_session=b"session" in body.lower()))
+    return PostFailed("it no longer knows this session" if verdict.ends_connection else refused(status), verdict)
 
 
 async def _body(response: httpx2.Response) -> bytes:
@@ -279,7 +267,7 @@ def _check_stream(response: httpx2.Response) -> None:
         NoEndpoint: it is something else.
     """
     if not response.is_success:
-        raise NoEndpoint(_refused(response.status_code))
+        raise NoEndpoint(refused(response.status_code))
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         raise NoEndpoint("its answer is not an event stream: the server may be one of `type: http`")
 

@@ -45,7 +45,7 @@ from proxy.core.inventory import Json, is_json
 from proxy.upstream.bounds import BadAnswer
 from proxy.upstream.delivery import HttpClient, delivery
 from proxy.upstream.events import EventStream
-from proxy.upstream.greeting import answered
+from proxy.upstream.greeting import answered, refused
 from proxy.wire.codec import dumps, loads, result_line
 from proxy.wire.dispatcher import CLOSED, MAX_BATCH_MESSAGES, MAX_REQUESTS_IN_WORK, TOO_MANY
 from proxy.wire.ids import id_of, with_integer_ids
@@ -94,8 +94,7 @@ class Outcome:
         if not ending.is_success and judge(ending).ends_connection:
             return "it no longer knows this session"
         if not ending.is_success:
-            elsewhere = ", which leads elsewhere and is not followed" if ending.status in range(300, 400) else ""
-            return answered(ending.status) + elsewhere
+            return refused(ending.status)
         if ending.body == "past bounds":
             return str(self.cause)
         if ending.body == "broken off":

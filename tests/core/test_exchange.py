@@ -52,7 +52,8 @@ def test_a_request_that_may_have_run_is_never_called_undelivered():
         verdict = judge(ending)
         assert not (verdict.outcome == "not delivered" and verdict.may_have_run)
         if verdict.outcome == "not delivered":
-            assert ending.arrival == "not sent" or ending.status in (400, 401, 404)
+            refusals = (400, 401, 404, 410) if ending.kind == "post" else (400, 401, 404)
+            assert ending.arrival == "not sent" or ending.status in refusals
 
 
 def test_the_server_s_own_error_is_told_whatever_the_status_and_disturbs_nobody():
@@ -92,6 +93,20 @@ def test_a_refusal_without_a_response_has_not_run(status: int):
 def test_after_a_timeout_or_a_failure_it_is_unclear_whether_it_has_run(status: int):
     """These come from intermediaries too, which do not know what the server has done."""
     assert judge(Ending(status=status, body="other")).may_have_run
+
+
+def test_a_message_over_http_sse_concerns_others_only_where_the_session_is_not_known():
+    """404 and 410 say so by themselves, 400 and 401 with a text that names the session; a session is always there."""
+    for ending in ALL:
+        if ending.kind == "post":
+            says_so = ending.status in (404, 410) or (ending.status in (400, 401) and ending.names_session)
+            assert judge(ending).ends_connection is says_so
+            if ending.status in range(300, 500) and not says_so:
+                assert (judge(ending).outcome, judge(ending).may_have_run) == ("no response", False)
+            elif ending.status >= 500:
+                assert (judge(ending).outcome, judge(ending).may_have_run) == ("no response", True)
+    assert judge(Ending(kind="post", arrival="not sent")).outcome == "not delivered"
+    assert judge(Ending(kind="post", arrival="broken")).outcome == "lost"
 
 
 def test_an_answer_that_breaks_off_is_lost():
