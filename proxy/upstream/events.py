@@ -1,7 +1,9 @@
-"""Events of an event stream (HTML, server-sent events), each of which comes in one piece from `Bounds`."""
+"""Events of an event stream (HTML, server-sent events), each of which comes in one piece from `Bounds`.
+
+`Bounds` has also taken away a byte order mark at the beginning of the stream.
+"""
 
 import re
-from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +26,7 @@ class EventStream:
     def take(self, event: bytes) -> bytes | None:
         """The data of an event, None where it is not a message; the last event of a stream may lack its blank line."""
         name, data = b"", list[bytes]()
-        for line in _LINE_END.split(event.removeprefix(BOM_UTF8)):
+        for line in _LINE_END.split(event):
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
             if field == b"data":
