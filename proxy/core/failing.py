@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 from proxy.core.errors import ProxyError, Rejection, ServerLost, ServerSilent, ServerUnavailable, Unanswered
 from proxy.core.inventory import json_size
 from proxy.core.run import TEXT_LIMIT, StepRecord, Values
-from proxy.core.texts import NAME_LIMIT, shortened, size
+from proxy.core.texts import NAME_LIMIT, fitting, shortened
 
 NAMES_LIMIT: Final = 700
 """Bytes of the names of steps that stand under one heading."""
@@ -159,12 +159,6 @@ def _numbers(ranges: Iterable[Values]) -> list[str]:
 
 def _some(names: Sequence[str]) -> str:
     """Names with commas between, as far as they fit in `NAMES_LIMIT` bytes, and how many more there are."""
-    room = NAMES_LIMIT
-    shown: list[str] = []
-    for name in names:
-        cut = shortened(name, NAME_LIMIT)
-        room -= size(cut)
-        if room < 0 and shown:
-            return f"{', '.join(shown)} and {len(names) - len(shown):,} more"
-        shown.append(cut)
-    return ", ".join(shown)
+    cut = [shortened(name, NAME_LIMIT) for name in names]
+    shown = fitting(cut, NAMES_LIMIT) or cut[:1]
+    return ", ".join(shown) + (f" and {len(cut) - len(shown):,} more" if len(shown) < len(cut) else "")
