@@ -376,20 +376,22 @@ async def breaking_off(port: int, how: str) -> AsyncGenerator[int]:
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", port)
-        pump = asyncio.create_task(copy(there, writer))
-        while chunk := await reader.read(1 << 16):
-            if b"server/discover" in chunk:
-                if how == "half":
-                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
-                    await writer.drain()
-                if how == "reset":
-                    linger = struct.pack("ii", 1, 0)
-                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                break
-            back.write(chunk)
-        back.close()
-        writer.close()
-        pump.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            pump = tasks.create_task(copy(there, writer))
+            while chunk := await reader.read(1 << 16):
+                if b"server/discover" in chunk:
+                    if how == "half":
+                        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+                        writer.write(head)
+                        await writer.drain()
+                    if how == "reset":
+                        linger = struct.pack("ii", 1, 0)
+                        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    break
+                back.write(chunk)
+            back.close()
+            writer.close()
+            pump.cancel()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(1 << 16):
