@@ -204,7 +204,7 @@ def _attribute(field: str) -> str:
 
 
 def _array(mend: Mend, *, keep: bool = False) -> Mend:
-    """An array of which malformed entries are left out; with `keep`, one that is no array and not empty is refused."""
+    """An array of which malformed entries are left out; with `keep`, what is neither an array nor empty is refused."""
 
     def mend_all(value: Any, tell: Tell) -> Any:  # noqa: ANN401 - any JSON value
         if keep and is_json(value) and not value:

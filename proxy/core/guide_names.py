@@ -1,6 +1,6 @@
 """Where a skill's guide names tools, and by which names: models call what a guide says, letter by letter.
 
-A word of prose is no name: `search` counts in code and in calls alone, `search_issues` and `searchIssues` everywhere.
+A word of prose is not a name: `search` counts only in code and in calls, `search_issues` and `searchIssues` everywhere.
 """
 
 import re
@@ -19,7 +19,7 @@ _CALL: Final = re.compile(r"(?<![\w./\\@#$:-])([\w.:/-]{1,200})\((?!s\))")
 _GIVEN: Final = re.compile(r"""\b(?:tool|tool_name|toolName)["']?\s*[:=]\s*["']([^"'\n]{1,200})["']""")
 """A tool that is given as an argument: `{"tool": "search"}`."""
 _WORD: Final = re.compile(r"(?<![\w./\\@#$:-])[A-Za-z][\w-]{0,199}(?![\w/\\=-]|\.\w)")
-"""A word that is no part of a path, an option, a variable or an assignment."""
+"""A word that is not part of a path, an option, a variable or an assignment."""
 _UNMISTAKABLE: Final = re.compile(r"[A-Za-z0-9]_+[A-Za-z0-9]|[a-z0-9][A-Z]")
 """What no word of prose has: `get_time`, `getTime`."""
 
